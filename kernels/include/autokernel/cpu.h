@@ -1,5 +1,6 @@
-// What a CPU kernel file stands on: fixed-width types, storage types, float vectors, and AK_KERNEL. No standard header, so it compiles fast.
+// What a CPU kernel file stands on: fixed-width types, storage types, float vectors, exp, sums, and AK_KERNEL. No standard header, so it compiles fast.
 #pragma once
+#pragma GCC diagnostic ignored "-Wpsabi"  // vectors wider than the target's registers never cross a compiled boundary
 
 using int8_t = signed char;
 using uint8_t = unsigned char;
@@ -50,45 +51,234 @@ using Ints = typename VectorOf<int32_t, W>::type;
 
 using Vec = Floats<native_lanes>;
 
-/// Load W elements from any alignment and widen them to float.
-template <int W>
-inline Floats<W> load(const float* p) {
-  Floats<W> v;
-  __builtin_memcpy(&v, p, sizeof v);
+template <class E>
+struct StorageOf {
+  using type = E;
+};
+template <>
+struct StorageOf<bfloat16> {
+  using type = uint16_t;
+};
+/// W values of a storage type, as they lie in memory.
+template <class E, int W>
+using Stored = typename VectorOf<typename StorageOf<E>::type, W>::type;
+
+/// The lower and the upper half of a vector.
+template <class Half, class Whole>
+inline Half lower_half(const Whole& v) {
+  Half h;
+  __builtin_memcpy(&h, &v, sizeof h);
+  return h;
+}
+template <class Half, class Whole>
+inline Half upper_half(const Whole& v) {
+  Half h;
+  __builtin_memcpy(&h, reinterpret_cast<const char*>(&v) + sizeof h, sizeof h);
+  return h;
+}
+template <class Whole, class Half>
+inline Whole join(const Half& low, const Half& high) {
+  Whole v;
+  __builtin_memcpy(&v, &low, sizeof low);
+  __builtin_memcpy(reinterpret_cast<char*>(&v) + sizeof low, &high, sizeof high);
   return v;
 }
-template <int W>
-inline Floats<W> load(const float16* p) {
-  typename VectorOf<float16, W>::type v;
-  __builtin_memcpy(&v, p, sizeof v);
-  return __builtin_convertvector(v, Floats<W>);
+
+/// Widen W stored values to float, exactly.
+template <class E, int W>
+inline Floats<W> widen(const Stored<E, W>& v) {
+  if constexpr (__is_same(E, float)) {
+    return v;
+  } else if constexpr (__is_same(E, bfloat16)) {
+    return (Floats<W>)(__builtin_convertvector(v, typename VectorOf<uint32_t, W>::type) << 16);
+#if defined(__F16C__)
+  } else if constexpr (W == 8 || (W == 16 && native_lanes == 16)) {  // GCC converts vectors of _Float16 one lane at a time
+    Floats<W> wide;
+    asm("vcvtph2ps %1, %0" : "=v"(wide) : "v"(v));
+    return wide;
+  } else if constexpr (W > 8) {
+    using Half = Stored<E, W / 2>;
+    return join<Floats<W>>(widen<E, W / 2>(lower_half<Half>(v)), widen<E, W / 2>(upper_half<Half>(v)));
+#endif
+  } else {
+    return __builtin_convertvector(v, Floats<W>);
+  }
 }
-template <int W>
-inline Floats<W> load(const bfloat16* p) {
-  typename VectorOf<uint16_t, W>::type v;
+
+/// Round W floats to a storage type: nearest even, NaN stays NaN.
+template <class E, int W>
+inline Stored<E, W> narrow(const Floats<W>& v) {
+  if constexpr (__is_same(E, float)) {
+    return v;
+  } else if constexpr (__is_same(E, bfloat16)) {
+    using U = typename VectorOf<uint32_t, W>::type;
+    const U u = (U)v;
+    const U rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+    const U quiet = (u >> 16) | 0x40u;
+    const U is_nan = (U)((u & 0x7fffffffu) > 0x7f800000u);
+    return __builtin_convertvector((rounded & ~is_nan) | (quiet & is_nan), Stored<E, W>);
+#if defined(__F16C__)
+  } else if constexpr (W == 8 || (W == 16 && native_lanes == 16)) {
+    Stored<E, W> half;
+    asm("vcvtps2ph $0, %1, %0" : "=v"(half) : "v"(v));
+    return half;
+  } else if constexpr (W > 8) {
+    return join<Stored<E, W>>(narrow<E, W / 2>(lower_half<Floats<W / 2>>(v)), narrow<E, W / 2>(upper_half<Floats<W / 2>>(v)));
+#endif
+  } else {
+    return __builtin_convertvector(v, Stored<E, W>);
+  }
+}
+
+/// Load W elements from any alignment and widen them to float.
+template <int W, class E>
+inline Floats<W> load(const E* p) {
+  Stored<E, W> v;
   __builtin_memcpy(&v, p, sizeof v);
-  return (Floats<W>)(__builtin_convertvector(v, typename VectorOf<uint32_t, W>::type) << 16);
+  return widen<E, W>(v);
+}
+/// Load the first `count` < W elements; the other lanes hold `fill`. Reads nothing else.
+template <int W, class E>
+inline Floats<W> load_first(const E* p, int64_t count, float fill) {
+  float lanes[W];
+  for (int64_t i = 0; i < W; ++i) lanes[i] = i < count ? static_cast<float>(p[i]) : fill;
+  return load<W>(static_cast<const float*>(lanes));
 }
 
 /// Round W floats to the storage type and store them at any alignment.
+template <int W, class E>
+inline void store(E* p, const Floats<W>& v) {
+  const auto stored = narrow<E, W>(v);
+  __builtin_memcpy(p, &stored, sizeof stored);
+}
+/// Store the first `count` < W lanes, and nothing else.
+template <int W, class E>
+inline void store_first(E* p, const Floats<W>& v, int64_t count) {
+  const auto stored = narrow<E, W>(v);
+  __builtin_memcpy(p, &stored, static_cast<uint64_t>(count) * sizeof(E));
+}
+/// Store past the caches where the address allows it. A kernel that uses it ends with `stream_fence()`.
+template <int W, class E>
+inline void stream(E* p, const Floats<W>& v) {
+#if defined(__AVX__)
+  constexpr uint64_t bytes = W * sizeof(E);
+  if constexpr (bytes == 16 || bytes == 32 || (bytes == 64 && native_lanes == 16)) {
+    if ((reinterpret_cast<uint64_t>(p) & (bytes - 1)) == 0) {
+      const auto stored = narrow<E, W>(v);
+      asm volatile("vmovntdq %1, %0" : "=m"(*reinterpret_cast<Stored<E, W>*>(p)) : "v"(stored));
+      return;
+    }
+  }
+#endif
+  store<W>(p, v);
+}
+inline void stream_fence() {
+#if defined(__x86_64__)
+  asm volatile("sfence" ::: "memory");
+#endif
+}
+
+/// All lanes equal to `value`.
 template <int W>
-inline void store(float* p, Floats<W> v) {
-  __builtin_memcpy(p, &v, sizeof v);
+inline Floats<W> splat(float value) {
+  return value - Floats<W>{};  // not `+`: that would lose the sign of -0
+}
+
+/// The larger (smaller) of each lane; where either is NaN, the second.
+template <int W>
+inline Floats<W> larger(const Floats<W>& a, const Floats<W>& b) {
+  return a > b ? a : b;
 }
 template <int W>
-inline void store(float16* p, Floats<W> v) {
-  const auto narrow = __builtin_convertvector(v, typename VectorOf<float16, W>::type);
-  __builtin_memcpy(p, &narrow, sizeof narrow);
+inline Floats<W> smaller(const Floats<W>& a, const Floats<W>& b) {
+  return a < b ? a : b;
+}
+
+// ---- reductions over lanes and rows --------------------------------------------------------------------------------
+
+/// Fold the lanes in halves with `combine` (a generic lambda over two vectors or two floats).
+template <int W, class Combine>
+inline float fold_lanes(const Floats<W>& v, Combine combine) {
+  if constexpr (W == 2) {
+    return combine(Floats<2>{v[0], v[0]}, Floats<2>{v[1], v[1]})[0];
+  } else {
+    return fold_lanes<W / 2>(combine(lower_half<Floats<W / 2>>(v), upper_half<Floats<W / 2>>(v)), combine);
+  }
 }
 template <int W>
-inline void store(bfloat16* p, Floats<W> v) {
-  using U = typename VectorOf<uint32_t, W>::type;
-  const U u = (U)v;
-  const U rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
-  const U quiet = (u >> 16) | 0x40u;
-  const U is_nan = (U)((u & 0x7fffffffu) > 0x7f800000u);
-  const auto narrow = __builtin_convertvector((rounded & ~is_nan) | (quiet & is_nan), typename VectorOf<uint16_t, W>::type);
-  __builtin_memcpy(p, &narrow, sizeof narrow);
+inline float sum_lanes(const Floats<W>& v) {
+  return fold_lanes<W>(v, [](auto a, auto b) { return a + b; });
+}
+/// A NaN may be lost: use it where the NaN comes back through another path, as in softmax.
+template <int W>
+inline float max_lanes(const Floats<W>& v) {
+  return fold_lanes<W>(v, [](auto a, auto b) { return a > b ? a : b; });
+}
+
+/// Sum `term(i)` over the whole vectors of 0 <= i < count, and `tail(i, n)` over the n < W elements left (its other lanes must be 0).
+/// Sums of at most 32 terms a lane are folded into a second level, so that the error does not grow with the row; the order depends on
+/// `count` alone, so the result is the same on any thread and at any address.
+template <int W, int unroll, class Term, class Tail>
+inline float sum_terms(int64_t count, Term term, Tail tail) {
+  constexpr int64_t step = int64_t{W} * unroll;
+  constexpr int64_t chunk = step * 32;
+  Floats<W> total[unroll] = {};
+  int64_t i = 0;
+  while (i + step <= count) {
+    const int64_t end = i + chunk < count ? i + chunk : count;
+    Floats<W> part[unroll] = {};
+    for (; i + step <= end; i += step) {
+#pragma GCC unroll 16
+      for (int u = 0; u < unroll; ++u) part[u] += term(i + u * W);
+    }
+#pragma GCC unroll 16
+    for (int u = 0; u < unroll; ++u) total[u] += part[u];
+  }
+  for (; i + W <= count; i += W) total[0] += term(i);
+  if (i < count) total[unroll > 1 ? 1 : 0] += tail(i, count - i);
+#pragma GCC unroll 16
+  for (int gap = 1; gap < unroll; gap *= 2) {
+    for (int u = 0; u + gap < unroll; u += 2 * gap) total[u] += total[u + gap];
+  }
+  return sum_lanes<W>(total[0]);
+}
+
+// ---- exp -----------------------------------------------------------------------------------------------------------
+
+/// e to the x: within 1 ulp at degree 6 (2 ulp at 5), denormal results included; exp(-inf) = 0, exp(inf) = inf, NaN stays NaN.
+/// x = n ln 2 + r with |r| <= ln 2 / 2; exp r = 1 + r + r² q(r), q a minimax polynomial; the product with 2^n rounds once.
+template <int W, int degree = 6>
+inline Floats<W> exp(Floats<W> x) {
+  static_assert(degree == 5 || degree == 6, "q has coefficients for these");
+  const Floats<W> low = splat<W>(-105.0f), high = splat<W>(89.0f);
+  x = larger<W>(low, x);
+  x = smaller<W>(high, x);
+  constexpr float to_integer = 12582912.0f;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
+  const Floats<W> shifted = x * 1.44269504088896341f + to_integer;
+  const Floats<W> n = shifted - to_integer;
+  const Floats<W> r = (x - n * 0.693359375f) - n * -2.12194440054690583e-4f;
+  Floats<W> q;
+  if constexpr (degree == 6) {
+    q = r * 0.0013814598564839825f + 0.008368716983647006f;
+    q = q * r + 0.04166838805441543f;
+    q = q * r + 0.1666652063083407f;
+    q = q * r + 0.4999999344773531f;
+  } else {
+    q = r * 0.008312520386996414f + 0.04189015764370604f;
+    q = q * r + 0.1666711465035889f;
+    q = q * r + 0.49999231489369694f;
+  }
+  const Floats<W> y = (r * r * q + r) + 1.0f;
+#if defined(__AVX512F__)
+  if constexpr (W == 16) {
+    Floats<W> scaled;
+    asm("vscalefps %2, %1, %0" : "=v"(scaled) : "v"(y), "v"(n));
+    return scaled;
+  }
+#endif
+  const Ints<W> exponent = (Ints<W>)shifted - 0x4b400000;
+  const Ints<W> first = exponent >> 1;
+  return y * (Floats<W>)((first + 127) << 23) * (Floats<W>)((exponent - first + 127) << 23);
 }
 
 // ---- publishing kernels --------------------------------------------------------------------------------------------
