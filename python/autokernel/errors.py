@@ -30,11 +30,10 @@ def describe(error):
 
 
 def user_traceback(error):
-    """The traceback of `error` without the frames of this package and of the import system before the user's first."""
+    """The traceback of `error` with the user's frames only: none of this package, of the import system or of PyTorch."""
     here = os.path.dirname(os.path.abspath(__file__))
-    frames = list(traceback.TracebackException.from_exception(error).stack)
-    while frames and (frames[0].filename.startswith((here, "<frozen")) or _is_torch(frames[0].filename)):
-        frames.pop(0)
+    stack = traceback.TracebackException.from_exception(error).stack
+    frames = [frame for frame in stack if not frame.filename.startswith((here, "<frozen")) and not _is_torch(frame.filename)]
     lines = ["Traceback (most recent call last):\n"] if frames else []
     lines += traceback.format_list(frames)
     lines += traceback.format_exception_only(type(error), error)

@@ -40,7 +40,7 @@ class Session:
 def load(session, arguments, progress):
     """The verb `load`."""
     progress(f"Loading {arguments['model']}")
-    session.captured = None
+    session.loaded = session.captured = None
     session.loaded = models.load(arguments["model"], arguments.get("input_shape"), arguments.get("dtype"), arguments.get("device") or "cpu",
                                  arguments.get("seed") or 0)
     return session.loaded.describe()
