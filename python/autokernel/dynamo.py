@@ -4,15 +4,14 @@
 static, and whatever needs a gradient is given to Inductor as it came, and the reason is logged once.
 """
 
-import copy
-import json
 import logging
-import os
+import operator
 
 import torch
-from torch.fx import Node
+from torch._dynamo.source import ConstantSource
 
 from autokernel import runtime
+from autokernel.bundles import Bundles
 
 _log = logging.getLogger("autokernel")
 _said = set()
@@ -31,7 +30,7 @@ def backend(gm, example_inputs, *, options=None, mode=None, report=None):
     reason = _why_not(gm, example_inputs)
     if reason is None:
         try:
-            replaced = _replace(copy.deepcopy(gm) if _has_state(gm) else gm, example_inputs, options, report)
+            replaced = _replace(gm, example_inputs, options, report)
             return _inductor(replaced, example_inputs, patches, mode)
         except Exception as error:  # whatever it is, the model must run
             reason = f"{type(error).__name__}: {error}"
@@ -97,10 +96,6 @@ def _needs_gradient(gm, example_inputs):
     return turned_on and any(value.requires_grad for value in (*example_inputs, *gm.parameters(), *gm.buffers()))
 
 
-def _has_state(gm):
-    return any(True for _ in gm.parameters())
-
-
 # --- replacing regions
 
 def _replace(gm, example_inputs, options, report):
@@ -109,7 +104,7 @@ def _replace(gm, example_inputs, options, report):
     report.graphs += 1
     graph = normalise(gm, example_inputs)
     if options.get("replace") != "none":
-        library = Library(options.get("run"), options.get("exclude", ()))
+        library = Bundles(options.get("run"), options.get("exclude", ()))
         for region, bundle in library.choose(graph, report):
             _replace_region(graph, region, bundle, report)
     return _as_dynamo_graph(gm, graph)
@@ -128,7 +123,7 @@ def _replace_region(graph, region, bundle, report):
     results = [result]
     if len(outputs) > 1:
         with fx.inserting_after(result):
-            results = [fx.call_function(_getitem, (result, i)) for i in range(len(outputs))]
+            results = [fx.call_function(operator.getitem, (result, i)) for i in range(len(outputs))]
     for old, new in zip(outputs, results):
         new.meta["val"] = old.meta["val"]
         old.replace_all_uses_with(new)
@@ -137,10 +132,6 @@ def _replace_region(graph, region, bundle, report):
     report.replaced.append({"task": bundle.task["id"], "family": bundle.task["family"], "instance": instance, "graph": report.graphs,
                             "node": outputs[0].name, "dims": region["dims"], "inputs": {s["name"]: s["shape"] for s in call["inputs"]},
                             "us": bundle.us, "baseline_us": bundle.baseline_us})
-
-
-def _getitem(values, index):
-    return values[index]
 
 
 def _call_site(graph, region, bundle):
@@ -159,17 +150,20 @@ def _spec(name, node):
 
 
 def _as_dynamo_graph(gm, graph):
-    """Give the normalised graph the placeholders and the metadata of `gm`; what export lifted becomes an attribute."""
+    """Give the normalised graph the calling convention and the metadata of `gm`; what export lifted becomes a buffer."""
     module, fx = graph.module, graph.module.graph
     placeholders = [node for node in fx.nodes if node.op == "placeholder"]
     lifted, inputs = placeholders[:len(graph.lifted)], placeholders[len(graph.lifted):]
     originals = [node for node in gm.graph.nodes if node.op == "placeholder"]
     if len(inputs) != len(originals):
         raise ValueError(f"the normalised graph has {len(inputs)} inputs, Dynamo's {len(originals)}")
+    sources = {**getattr(gm, "_param_name_to_source", {})}
+    first = next(node for node in fx.nodes if node.op != "placeholder")
     for number, (node, tensor) in enumerate(zip(lifted, graph.lifted)):
-        name = f"_lifted_{number}"
-        setattr(module, name, tensor.detach() if isinstance(tensor, torch.nn.Parameter) else tensor)
-        with fx.inserting_before(originals_begin(fx)):
+        name = f"lifted_{number}"
+        module.register_buffer(name, tensor.detach())
+        sources[name] = ConstantSource(f"autokernel_{name}")
+        with fx.inserting_before(first):
             node.replace_all_uses_with(fx.get_attr(name))
         fx.erase_node(node)
     for node in fx.nodes:
@@ -180,7 +174,7 @@ def _as_dynamo_graph(gm, graph):
             node._dynamo_source = original._dynamo_source
     module.meta = dict(gm.meta)
     if hasattr(gm, "_param_name_to_source"):
-        module._param_name_to_source = gm._param_name_to_source
+        module._param_name_to_source = sources
     fx.lint()
     module.recompile()
     return module

@@ -12,11 +12,9 @@
 namespace ak::runtime {
 namespace {
 
-using Json = nlohmann::json;
-
 TensorSpec parse_tensor(const Json& json) {
   TensorSpec spec{json.at("name"), parse_dtype(json.at("dtype").get<std::string>()), json.at("shape"), json.at("strides")};
-  if (spec.shape.size() != spec.strides.size()) throw Error("tensor " + spec.name + " has as many strides as dims in no call");
+  if (spec.shape.size() != spec.strides.size()) throw Error("tensor " + spec.name + " has another number of strides than of dims");
   return spec;
 }
 
@@ -38,7 +36,7 @@ bool same_layout(const TensorSpec& announced, const TensorView& given) {
 
 CallSite parse_call_site(std::string_view text) try {
   const Json json = Json::parse(text);
-  return {parse_tensors(json.at("inputs")), parse_tensors(json.at("outputs")), json.at("dims"), json.at("strides")};
+  return {parse_tensors(json.at("inputs")), parse_tensors(json.at("outputs")), kernel::binding_from_json(json)};
 } catch (const Json::exception& error) {
   throw Error(std::string("call_json: ") + error.what());
 }

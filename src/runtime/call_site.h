@@ -2,13 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/dtype.h"
+#include "kernel/task.h"
 
 namespace ak::runtime {
 
@@ -23,8 +23,7 @@ struct TensorSpec {
 struct CallSite {
   std::vector<TensorSpec> inputs;
   std::vector<TensorSpec> outputs;
-  std::map<std::string, int64_t> dims;
-  std::map<std::string, std::vector<int64_t>> strides;  // of the contract's tensors
+  kernel::Binding binding;  // dims and strides of the contract
 };
 
 /// Read the call_json of ak_open.

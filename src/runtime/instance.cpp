@@ -11,7 +11,7 @@
 namespace ak::runtime {
 namespace {
 
-using kernel::ConcreteArgument;
+using kernel::Argument;
 using kernel::ConcreteLaunch;
 
 constexpr int64_t cache_line_bytes = 64;
@@ -29,7 +29,7 @@ size_t position_in(const Names& names, const std::string& name) {
 
 bool reads_scratch(const std::vector<ConcreteLaunch>& launches, const std::string& name) {
   return std::ranges::any_of(launches, [&](const ConcreteLaunch& launch) {
-    return std::ranges::any_of(launch.arguments, [&](const ConcreteArgument& a) { return a.kind == ConcreteArgument::Kind::scratch && a.name == name; });
+    return std::ranges::any_of(launch.arguments, [&](const Argument& a) { return a.kind == Argument::Kind::scratch && a.name == name; });
   });
 }
 
@@ -40,6 +40,12 @@ int64_t storage_bytes(const TensorSpec& tensor) {
     last += (tensor.shape[i] - 1) * tensor.strides[i];
   }
   return (last + 1) * size_bytes(tensor.dtype);
+}
+
+KernelParameter parameter_of(Argument::Kind kind) {
+  if (kind == Argument::Kind::integer) return {1, sizeof(int64_t)};
+  if (kind == Argument::Kind::real) return {2, sizeof(float)};
+  return {0, sizeof(void*)};
 }
 
 /// What the workers of one launch share.
@@ -72,7 +78,7 @@ Instance::Instance(CallSite site, kernel::ConcretePlan plan, std::unique_ptr<Ker
                    std::vector<std::string> weights)
     : site_(std::move(site)), module_(std::move(module)), workers_(workers) {
   sort_scratch(plan);
-  for (const auto& launch : plan.prepare) prepare_.push_back(resolve(launch));
+  for (const auto& launch : plan.prepares) prepare_.push_back(resolve(launch));
   for (const auto& launch : plan.launches) launches_.push_back(resolve(launch));
   for (size_t i = 0; i < site_.inputs.size(); ++i) {
     if (std::ranges::find(weights, site_.inputs[i].name) != weights.end()) weight_inputs_.push_back(i);
@@ -89,10 +95,11 @@ Instance::Instance(CallSite site, kernel::ConcretePlan plan, std::unique_ptr<Ker
 void Instance::sort_scratch(const kernel::ConcretePlan& plan) {
   for (const auto& scratch : plan.scratch) {
     if (scratch.per_worker) {
+      if (per_worker_bytes_ > 0) throw Error("a kernel file may declare one scratch per worker");
       per_worker_name_ = scratch.name;
       per_worker_bytes_ = round_up(scratch.bytes, cache_line_bytes);
       per_worker_zeroed_ = scratch.zeroed;
-    } else if (reads_scratch(plan.prepare, scratch.name)) {
+    } else if (reads_scratch(plan.prepares, scratch.name)) {
       prepared_names_.push_back(scratch.name);
       prepared_buffers_.push_back({scratch.bytes, scratch.zeroed});
     } else {
@@ -109,11 +116,9 @@ Instance::Launch Instance::resolve(const ConcreteLaunch& launch) const {
     throw Error("the plan gives " + launch.kernel + " " + std::to_string(launch.arguments.size()) + " arguments, it takes " + std::to_string(count));
   }
   if (count > max_parameters) throw Error("kernel " + launch.kernel + " has more than " + std::to_string(max_parameters) + " parameters");
-  Launch resolved{&record, launch.grid, {}};
+  Launch resolved{&record, launch.blocks(), {}};
   for (size_t i = 0; i < count; ++i) {
-    const bool is_pointer = launch.arguments[i].kind == ConcreteArgument::Kind::tensor || launch.arguments[i].kind == ConcreteArgument::Kind::scratch;
-    const bool is_float = launch.arguments[i].kind == ConcreteArgument::Kind::real;
-    const KernelParameter expected = is_pointer ? KernelParameter{0, 8} : is_float ? KernelParameter{2, 4} : KernelParameter{1, 8};
+    const KernelParameter expected = parameter_of(launch.arguments[i].kind);
     if (record.parameters[i].kind != expected.kind || record.parameters[i].size_bytes != expected.size_bytes) {
       throw Error("argument " + std::to_string(i) + " of " + launch.kernel + " is not of the type that the plan gives");
     }
@@ -122,16 +127,17 @@ Instance::Launch Instance::resolve(const ConcreteLaunch& launch) const {
   return resolved;
 }
 
-Instance::Slot Instance::resolve(const ConcreteArgument& argument) const {
+Instance::Slot Instance::resolve(const Argument& argument) const {
   switch (argument.kind) {
-    case ConcreteArgument::Kind::integer:
+    case Argument::Kind::integer:
       return {Slot::Kind::value, 0, std::bit_cast<uint64_t>(argument.integer)};
-    case ConcreteArgument::Kind::real:
+    case Argument::Kind::real:
       return {Slot::Kind::value, 0, std::bit_cast<uint32_t>(static_cast<float>(argument.real))};
-    case ConcreteArgument::Kind::tensor:
-      if (argument.name.empty()) return {Slot::Kind::value, 0, 0};
+    case Argument::Kind::null:
+      return {Slot::Kind::value, 0, 0};
+    case Argument::Kind::tensor:
       return {Slot::Kind::tensor, tensor_index(argument.name), 0};
-    case ConcreteArgument::Kind::scratch:
+    case Argument::Kind::scratch:
       break;
   }
   if (const size_t index = position_in(prepared_names_, argument.name); index < prepared_names_.size()) return {Slot::Kind::prepared, index, 0};

@@ -62,7 +62,7 @@ class Instance {
 
   void sort_scratch(const kernel::ConcretePlan& plan);
   Launch resolve(const kernel::ConcreteLaunch& launch) const;
-  Slot resolve(const kernel::ConcreteArgument& argument) const;
+  Slot resolve(const kernel::Argument& argument) const;
   size_t tensor_index(const std::string& name) const;
   std::unique_ptr<Workspace> make_workspace() const;
   std::vector<uint64_t> fingerprint(std::span<void* const> inputs) const;
