@@ -1,0 +1,90 @@
+"""The verb `profile`: median time of each node of the captured graphs, and of the whole forward."""
+
+import statistics
+import time
+
+import torch
+from torch.fx import Interpreter
+
+from autokernel.errors import describe, user_error
+from autokernel.graph_json import write_json
+
+WARM_UP = 2
+
+
+def profile(session, arguments, progress):
+    """Interpret each graph node by node with a clock around every node; the whole forward is timed as the model runs."""
+    loaded, captured = session.require_loaded(), session.require_captured()
+    iterations = max(1, int(arguments.get("iterations") or 20))
+    device = _device(captured)
+    progress("Timing the whole forward", 0, len(captured.graphs) + 1)
+    total_us = _median_us(loaded.call, iterations, device)
+    nodes = {}
+    for position, (graph, inputs) in enumerate(zip(captured.graphs, captured.inputs)):
+        progress(f"Timing the nodes of {graph.name}", position + 1, len(captured.graphs) + 1)
+        nodes.update(_node_times(graph, inputs, iterations, device))
+    write_json(arguments["path"], {"schema": "autokernel.profile/1", "device": device.type, "iterations": iterations, "total_us": total_us,
+                                   "nodes": nodes})
+    return {"total_us": total_us, "nodes": len(nodes)}
+
+
+def _device(captured):
+    for inputs in [*captured.inputs, *(graph.lifted for graph in captured.graphs)]:
+        for leaf in inputs or []:
+            if isinstance(leaf, torch.Tensor):
+                return leaf.device
+    return torch.device("cpu")
+
+
+def _median_us(call, iterations, device):
+    samples = []
+    for iteration in range(iterations + WARM_UP):
+        start = time.perf_counter_ns()
+        call()
+        wait_for(device)
+        samples.append((time.perf_counter_ns() - start) / 1000)
+    return statistics.median(samples[WARM_UP:])
+
+
+def wait_for(device):
+    """Wait until the device has done its work."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _node_times(graph, inputs, iterations, device):
+    if inputs is None:  # captured, but never called
+        return {}
+    arguments = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in (*graph.lifted, *inputs)]
+    timer = _Timer(graph.module, device)
+    with torch.no_grad():
+        for iteration in range(iterations + WARM_UP):
+            timer.recording = iteration >= WARM_UP
+            try:
+                timer.run(*arguments)
+            except Exception as error:
+                raise user_error(f"The captured graph {graph.name} does not run: {describe(error)}", error) from error
+    return {f"{graph.name}/{name}": {"us": statistics.median(samples), "calls": 1} for name, samples in timer.samples.items()}
+
+
+class _Timer(Interpreter):
+    """Runs a graph with a clock around each node that computes."""
+
+    def __init__(self, module, device):
+        super().__init__(module)
+        self.device = device
+        self.samples = {}
+        self.recording = False
+
+    def run_node(self, node):
+        if node.op != "call_function":
+            return super().run_node(node)
+        args, kwargs = self.fetch_args_kwargs_from_env(node)
+        wait_for(self.device)
+        start = time.perf_counter_ns()
+        result = node.target(*args, **kwargs)
+        wait_for(self.device)
+        elapsed_us = (time.perf_counter_ns() - start) / 1000
+        if self.recording:
+            self.samples.setdefault(node.name, []).append(elapsed_us)
+        return result
