@@ -74,7 +74,7 @@ void work(int64_t begin, int64_t end, void* context) {
 
 }  // namespace
 
-Instance::Instance(CallSite site, kernel::ConcretePlan plan, std::unique_ptr<KernelModule> module, int64_t workers,
+Instance::Instance(CallSite site, kernel::ConcretePlan plan, std::unique_ptr<Kernels> module, int64_t workers,
                    std::vector<std::string> weights)
     : site_(std::move(site)), module_(std::move(module)), workers_(workers) {
   sort_scratch(plan);

@@ -23,7 +23,7 @@ class Instance {
  public:
   /// `weights`: the tensors of role weight, whose content [[prepare]] launches read.
   /// errors: a plan that does not fit the module or names a tensor that the call site lacks.
-  Instance(CallSite site, kernel::ConcretePlan plan, std::unique_ptr<KernelModule> module, int64_t workers, std::vector<std::string> weights);
+  Instance(CallSite site, kernel::ConcretePlan plan, std::unique_ptr<Kernels> module, int64_t workers, std::vector<std::string> weights);
 
   const CallSite& site() const { return site_; }
   int64_t calls() const { return calls_.load(std::memory_order_relaxed); }
@@ -70,7 +70,7 @@ class Instance {
   void run(const Launch& launch, std::span<void* const> tensors, const Workspace& workspace, const Prepared* prepared, ParallelFor parallel_for) const;
 
   CallSite site_;
-  std::unique_ptr<KernelModule> module_;
+  std::unique_ptr<Kernels> module_;
   int64_t workers_;
   std::vector<size_t> weight_inputs_;
   std::vector<std::string> buffer_names_, prepared_names_;

@@ -21,13 +21,20 @@ struct KernelRecord {
   void (*call)(int64_t block, int64_t worker, void* scratch, void* const* arguments);
 };
 
-class KernelModule {
+/// Kernels by name.
+class Kernels {
+ public:
+  virtual ~Kernels() = default;
+  /// errors: no such kernel, or a record of another version.
+  virtual const KernelRecord& kernel(const std::string& name) const = 0;
+};
+
+class KernelModule : public Kernels {
  public:
   /// errors: a file that the loader refuses.
   explicit KernelModule(const std::string& path);
 
-  /// errors: no such kernel, or a record of another version.
-  const KernelRecord& kernel(const std::string& name) const;
+  const KernelRecord& kernel(const std::string& name) const override;
 
  private:
   struct Close {
