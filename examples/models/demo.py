@@ -71,11 +71,10 @@ class Attention(nn.Module):
         k = self.k(x).view(batch, length, self.heads, -1).transpose(1, 2)
         v = self.v(x).view(batch, length, self.heads, -1).transpose(1, 2)
         q, k = rotate(q, cos, sin), rotate(k, cos, sin)
-        scores = torch.matmul(q, k.transpose(-2, -1)) / math.sqrt(width // self.heads)
-        future = torch.triu(torch.ones(length, length, dtype=torch.bool, device=x.device), diagonal=1)
-        scores = scores.masked_fill(future, float("-inf"))
-        weights = torch.softmax(scores, dim=-1)
-        mixed = torch.matmul(weights, v)
+        scores = (q @ k.transpose(-2, -1)) / math.sqrt(width // self.heads)
+        seen = torch.tril(torch.ones(length, length, device=x.device))
+        scores = scores.masked_fill(seen == 0, float("-inf"))
+        mixed = F.softmax(scores, dim=-1) @ v
         return self.out(mixed.transpose(1, 2).reshape(batch, length, width))
 
 

@@ -1,0 +1,44 @@
+// The judge as the search sees it: a candidate goes in, a verdict with its evidence comes out.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "judge/verdict.h"
+#include "kernel/kernel_file.h"
+#include "kernel/task.h"
+
+namespace ak::judge {
+
+/// A kernel file and a point in its space.
+struct Candidate {
+  kernel::KernelFile file;
+  kernel::Point point;
+};
+
+/// What the judge found out about one candidate.
+struct Judgement {
+  Verdict verdict = Verdict::failed_environment;
+  std::string rule;                // of cheating
+  Json evidence = Json::object();  // docs/formats/judge.md
+  double median_us = 0;            // of the candidate, cold, where it was timed
+  double peak_memory_mb = 0;
+  double compile_seconds = 0, judge_seconds = 0;
+};
+
+/// Judges candidates of one task. One at a time; a candidate's death never ends it.
+class Judge {
+ public:
+  virtual ~Judge() = default;
+
+  /// Compile, five stages, then time against `incumbent` where there is one; the first correct candidate is kept.
+  /// errors: only a failing environment that cannot be told as failed_environment (the judge cannot be started).
+  virtual Judgement judge(const Candidate& candidate, const Candidate* incumbent) = 0;
+
+  /// Median time of a candidate that has passed, cold.
+  /// units: microseconds.
+  virtual double time_us(const Candidate& candidate) = 0;
+};
+
+}  // namespace ak::judge

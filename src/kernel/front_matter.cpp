@@ -1,0 +1,199 @@
+// Every message names the file and the line, since a person or an agent edits these blocks all night.
+#include "kernel/front_matter.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/dtype.h"
+#include "core/error.h"
+
+namespace ak::kernel {
+namespace {
+
+constexpr std::string_view cpp_marker = "/*autokernel";
+
+bool is_upper_name(const std::string& name) {
+  return !name.empty() && std::isupper(static_cast<unsigned char>(name[0])) && std::all_of(name.begin(), name.end(), [](unsigned char c) {
+    return std::isupper(c) || std::isdigit(c) || c == '_';
+  });
+}
+
+}  // namespace
+
+FrontMatter::FrontMatter(const std::string& text, std::string origin) : text_(text), origin_(std::move(origin)) {
+  locate();
+  const std::string block = text_.substr(block_begin_, block_end_ - block_begin_);
+  first_line_ = 1 + std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(block_begin_), '\n');
+  root_ = parse_toml(block, origin_, &spans_, first_line_);
+}
+
+void FrontMatter::locate() {
+  const size_t comment = text_.find(cpp_marker);
+  if (comment != std::string::npos) {
+    block_begin_ = comment + cpp_marker.size();
+    block_end_ = text_.find("*/", block_begin_);
+    if (block_end_ == std::string::npos) throw Error(origin_ + ": the /*autokernel block is not closed with */");
+    return;
+  }
+  for (const std::string_view quotes : {"\"\"\"autokernel\n", "'''autokernel\n"}) {
+    const size_t docstring = text_.find(quotes);
+    if (docstring == std::string::npos) continue;
+    block_begin_ = docstring + quotes.size();
+    block_end_ = text_.find(quotes.substr(0, 3), block_begin_);
+    if (block_end_ == std::string::npos) throw Error(origin_ + ": the docstring that holds the autokernel block is not closed");
+    return;
+  }
+  throw Error(origin_ + ":1: there is no autokernel block", "a kernel file opens with /*autokernel … */ (docs/formats/kernel-file.md)");
+}
+
+std::string FrontMatter::where(const std::string& path) const {
+  const auto found = spans_.find(path);
+  return origin_ + ":" + std::to_string(found != spans_.end() ? found->second.line : first_line_);
+}
+
+void FrontMatter::fail(const std::string& path, const std::string& what) const { throw Error(where(path) + ": " + (path.empty() ? "" : path + ": ") + what); }
+
+void FrontMatter::check_keys(const Json& object, const std::string& path, std::initializer_list<std::string_view> known) const {
+  if (!object.is_object()) fail(path, "must be a table");
+  for (const auto& [key, value] : object.items()) {
+    if (std::find(known.begin(), known.end(), key) == known.end()) fail(path.empty() ? key : path + "." + key, "unknown key");
+  }
+}
+
+const Json& FrontMatter::required(const Json& object, const std::string& path, const std::string& key) const {
+  if (!object.is_object() || !object.contains(key)) fail(path, "needs the key '" + key + "'");
+  return object.at(key);
+}
+
+std::string FrontMatter::text_of(const Json& value, const std::string& path) const {
+  if (!value.is_string()) fail(path, "must be a string");
+  return value.get<std::string>();
+}
+
+Expression FrontMatter::expression(const Json& value, const std::string& path) const {
+  if (value.is_number_integer()) return Expression::parse(value.dump(), where(path));
+  return Expression::parse(text_of(value, path), where(path));
+}
+
+std::vector<Expression> FrontMatter::expressions(const Json& value, const std::string& path, size_t maximum) const {
+  if (!value.is_array() || value.empty() || value.size() > maximum) fail(path, "must be a list of 1 to " + std::to_string(maximum) + " expressions");
+  std::vector<Expression> list;
+  for (size_t i = 0; i < value.size(); ++i) list.push_back(expression(value[i], path + "[" + std::to_string(i) + "]"));
+  return list;
+}
+
+Tunable FrontMatter::tunable(const std::string& name, const Json& value) const {
+  const std::string path = "tune." + name;
+  if (!is_upper_name(name)) fail(path, "a tunable has an upper-case name");
+  check_keys(value, path, {"values", "default", "tier"});
+  Tunable tunable{.name = name};
+  const Json& values = required(value, path, "values");
+  if (!values.is_array() || values.empty()) fail(path, "`values` must be a list of integers");
+  for (const Json& each : values) {
+    if (!each.is_number_integer()) fail(path, "`values` must be a list of integers");
+    tunable.values.push_back(each.get<int64_t>());
+  }
+  const Json& default_value = required(value, path, "default");
+  if (!default_value.is_number_integer()) fail(path + ".default", "must be an integer");
+  tunable.default_value = default_value.get<int64_t>();
+  if (std::find(tunable.values.begin(), tunable.values.end(), tunable.default_value) == tunable.values.end()) {
+    fail(path + ".default", "the default " + std::to_string(tunable.default_value) + " is not one of `values`");
+  }
+  const Json tier = value.value("tier", Json(1));
+  if (!tier.is_number_integer() || tier.get<int64_t>() < 1 || tier.get<int64_t>() > 6) fail(path, "`tier` is 1 to 6");
+  tunable.tier = tier.get<int>();
+  const TomlSpan& span = spans_.at(path + ".default");
+  tunable.default_begin = block_begin_ + span.begin;
+  tunable.default_end = block_begin_ + span.end;
+  return tunable;
+}
+
+void FrontMatter::read_tunables(KernelFile& file) const {
+  if (!root_.contains("tune")) return;
+  if (!root_["tune"].is_object()) fail("tune", "must be a table");
+  for (const auto& [name, value] : root_["tune"].items()) {
+    if (name == "require") continue;
+    file.tunables_.push_back(tunable(name, value));
+  }
+  std::sort(file.tunables_.begin(), file.tunables_.end(), [](const Tunable& a, const Tunable& b) { return a.default_begin < b.default_begin; });
+  if (root_["tune"].contains("require")) file.requires_ = expressions(root_["tune"]["require"], "tune.require", 64);
+}
+
+Launch FrontMatter::launch(const Json& value, const std::string& path) const {
+  check_keys(value, path, {"kernel", "grid", "block", "shared", "args", "when", "overlap", "cluster", "cooperative"});
+  Launch launch;
+  launch.where = where(path);
+  launch.kernel = text_of(required(value, path, "kernel"), path + ".kernel");
+  launch.grid = expressions(required(value, path, "grid"), path + ".grid", 3);
+  const Json& arguments = required(value, path, "args");
+  if (!arguments.is_array() || arguments.size() > 64) fail(path + ".args", "must be a list of at most 64 arguments");
+  for (const Json& argument : arguments) launch.arguments.push_back(argument.is_number_integer() ? argument.dump() : text_of(argument, path + ".args"));
+  if (value.contains("block")) launch.block = expressions(value["block"], path + ".block", 3);
+  if (value.contains("cluster")) launch.cluster = expressions(value["cluster"], path + ".cluster", 3);
+  if (value.contains("shared")) launch.shared_bytes = expression(value["shared"], path + ".shared");
+  if (value.contains("when")) launch.when = expression(value["when"], path + ".when");
+  launch.overlap = value.value("overlap", false);
+  launch.cooperative = value.value("cooperative", false);
+  return launch;
+}
+
+std::vector<Launch> FrontMatter::launches(const Json& parent, const std::string& path, const std::string& key) const {
+  std::vector<Launch> list;
+  if (!parent.contains(key)) return list;
+  const std::string list_path = path.empty() ? key : path + "." + key;
+  if (!parent[key].is_array()) fail(list_path, "must be a list of tables: [[" + list_path + "]]");
+  for (size_t i = 0; i < parent[key].size(); ++i) list.push_back(launch(parent[key][i], list_path + "[" + std::to_string(i) + "]"));
+  return list;
+}
+
+void FrontMatter::read_scratch(KernelFile& file) const {
+  if (!root_.contains("scratch")) return;
+  if (!root_["scratch"].is_object()) fail("scratch", "must hold tables: [scratch.NAME]");
+  for (const auto& [name, value] : root_["scratch"].items()) {
+    const std::string path = "scratch." + name;
+    check_keys(value, path, {"dtype", "shape", "zeroed", "per_worker"});
+    Scratch scratch{.name = name, .dtype = text_of(required(value, path, "dtype"), path + ".dtype"), .shape = expressions(required(value, path, "shape"), path + ".shape", 8)};
+    if (scratch.dtype != "T") parse_dtype(scratch.dtype);
+    scratch.zeroed = value.value("zeroed", false);
+    scratch.per_worker = value.value("per_worker", false);
+    file.scratch_.push_back(std::move(scratch));
+  }
+}
+
+void FrontMatter::read_variants(KernelFile& file) const {
+  if (!root_.contains("variant")) return;
+  if (!root_["variant"].is_array()) fail("variant", "must be a list of tables: [[variant]]");
+  for (size_t i = 0; i < root_["variant"].size(); ++i) {
+    const Json& value = root_["variant"][i];
+    const std::string path = "variant[" + std::to_string(i) + "]";
+    check_keys(value, path, {"when", "launch", "prepare"});
+    Variant variant{expression(required(value, path, "when"), path + ".when"), {launches(value, path, "launch"), launches(value, path, "prepare")}};
+    if (variant.plan.launches.empty()) fail(path, "needs at least one [[variant.launch]]");
+    file.variants_.push_back(std::move(variant));
+  }
+}
+
+void FrontMatter::read_recipes(KernelFile& file) const {
+  if (!root_.contains("recipe")) return;
+  for (size_t i = 0; i < root_["recipe"].size(); ++i) {
+    const Json& value = root_["recipe"][i];
+    const std::string path = "recipe[" + std::to_string(i) + "]";
+    check_keys(value, path, {"name", "tier", "when", "gain", "text"});
+    file.recipes_.push_back({text_of(required(value, path, "name"), path), value.value("when", std::string()), value.value("gain", std::string()),
+                             value.value("text", std::string()), value.value("tier", 1)});
+  }
+}
+
+void FrontMatter::read_into(KernelFile& file) {
+  check_keys(root_, "", {"family", "backend", "tune", "launch", "prepare", "scratch", "variant", "tensormap", "recipe"});
+  file.family_ = text_of(required(root_, "", "family"), "family");
+  file.backend_ = parse_backend(text_of(required(root_, "", "backend"), "backend"));
+  read_tunables(file);
+  file.plan_ = {launches(root_, "", "launch"), launches(root_, "", "prepare")};
+  read_scratch(file);
+  read_variants(file);
+  read_recipes(file);
+  if (file.plan_.launches.empty()) fail("", "needs at least one [[launch]]");
+}
+
+}  // namespace ak::kernel

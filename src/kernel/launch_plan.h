@@ -1,0 +1,56 @@
+// A plan made concrete for one task, binding and point: numbers only, ready to launch.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "core/json.h"
+#include "kernel/kernel_file.h"
+#include "kernel/task.h"
+
+namespace ak::kernel {
+
+struct Argument {
+  enum class Kind { tensor, scratch, null, integer, real } kind = Kind::integer;
+  std::string name;  // of the tensor or scratch
+  int64_t integer = 0;
+  double real = 0;
+};
+
+struct ConcreteLaunch {
+  std::string kernel;
+  std::array<int64_t, 3> grid = {1, 1, 1}, block = {1, 1, 1}, cluster = {1, 1, 1};
+  int64_t shared_bytes = 0;
+  bool overlap = false, cooperative = false;
+  std::vector<Argument> arguments;
+
+  int64_t blocks() const { return grid[0] * grid[1] * grid[2]; }
+};
+
+struct ConcreteScratch {
+  std::string name;
+  int64_t bytes = 0;  // of one worker, if per_worker
+  bool zeroed = false, per_worker = false;
+};
+
+struct ConcretePlan {
+  std::vector<ConcreteLaunch> launches, prepares;
+  std::vector<ConcreteScratch> scratch;
+};
+
+/// Names that expressions of a kernel file may use: the task's, the point's and the device's.
+Bindings plan_names(const Task& task, const Binding& binding, const Point& point, const Bindings& device_facts);
+
+/// Evaluate the plan.
+/// errors: `does_not_fit` in words: a `require` that fails, a grid below 0, an unknown argument; the line of the launch.
+ConcretePlan make_concrete(const KernelFile& file, const Task& task, const Binding& binding, const Point& point, const Bindings& device_facts);
+
+Json to_json(const ConcretePlan& plan);
+/// errors: malformed JSON.
+ConcretePlan concrete_plan_from_json(const Json& json);
+
+/// Macro definitions for the C++ and CUDA compilers, in order: tunables, options, dtypes, AK_DIM_<name>.
+std::vector<std::pair<std::string, std::string>> macros(const KernelFile& file, const Task& task, const Point& point);
+
+}  // namespace ak::kernel

@@ -1,0 +1,178 @@
+// Kernel files: what is read, what is refused with its line, edits that keep all else, and plans made concrete.
+#include "kernel/kernel_file.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "kernel/launch_plan.h"
+
+namespace ak::kernel {
+namespace {
+
+const std::string source = R"file(// a comment before
+/*autokernel
+family  = "rmsnorm"
+backend = "cpu"
+
+[tune]   # tiers
+ROWS   = { values = [1, 2, 4], default = 2,   tier = 1 }  # rows a block
+UNROLL = { tier = 3, default = 1, values = [1, 2] }
+require = ["ROWS <= M || M == 0"]
+
+[scratch.partial]
+dtype = "float32"
+shape = ["workers", "N"]
+zeroed = true
+
+[[launch]]
+kernel = "rows"
+grid = ["cdiv(M, ROWS)"]
+args = ["x", "weight", "out", "partial", "M", "N", "x.stride(0)", "eps", 7]
+
+[[variant]]
+when = "N == 1"
+[[variant.launch]]
+kernel = "single"
+grid = [1]
+args = ["x", "out", "M"]
+*/
+void rows();
+)file";
+
+Task rmsnorm_task(bool with_weight = true) {
+  Json json = {{"schema", "autokernel.task/1"}, {"id", "rmsnorm_00000000"}, {"family", "rmsnorm"}, {"dtype", "float32"}, {"scalars", {{"eps", 1e-6}}},
+               {"options", {{"WEIGHT_OFFSET", 0}}}, {"workload", {{{"dims", {{"M", 10}, {"N", 96}}}, {"strides", {{"x", {128, 1}}}}, {"calls", 3}}}},
+               {"tensors", {{{"name", "x"}, {"role", "data"}, {"dtype", "float32"}, {"shape", {"M", "N"}}},
+                            {{"name", "weight"}, {"role", "weight"}, {"dtype", "float32"}, {"shape", {"N"}}, {"absent", !with_weight}},
+                            {{"name", "out"}, {"role", "output"}, {"dtype", "float32"}, {"shape", {"M", "N"}}}}}};
+  return task_from_json(json);
+}
+
+std::string error_of(std::string text) {
+  try {
+    KernelFile::parse(std::move(text), "kernel.cpp");
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::string replaced(std::string from, const std::string& to) {
+  std::string text = source;
+  text.replace(text.find(from), from.size(), to);
+  return text;
+}
+
+TEST(KernelFile, ReadsTunablesInFileOrder) {
+  const auto file = KernelFile::parse(source, "kernel.cpp");
+  ASSERT_EQ(file.tunables().size(), 2u);
+  EXPECT_EQ(file.tunables()[0].name, "ROWS");
+  EXPECT_EQ(file.tunables()[1].tier, 3);
+  EXPECT_EQ(file.defaults(), (Point{{"ROWS", 2}, {"UNROLL", 1}}));
+  EXPECT_EQ(file.backend(), Backend::cpu);
+}
+
+TEST(KernelFile, AnEditChangesOnlyTheDefault) {
+  const auto file = KernelFile::parse(source, "kernel.cpp");
+  const std::string edited = file.with_defaults({{"ROWS", 4}, {"UNROLL", 2}});
+  std::string expected = source;
+  expected.replace(expected.find("default = 2,   tier"), 11, "default = 4");
+  expected.replace(expected.find("default = 1, values"), 11, "default = 2");
+  EXPECT_EQ(edited, expected);
+  EXPECT_EQ(KernelFile::parse(edited, "kernel.cpp").defaults(), (Point{{"ROWS", 4}, {"UNROLL", 2}}));
+  EXPECT_THROW(file.with_defaults({{"ROWS", 3}}), Error);
+  EXPECT_THROW(file.with_defaults({{"COLS", 1}}), Error);
+}
+
+TEST(KernelFile, RefusesABadBlockWithLineAndReason) {
+  EXPECT_NE(error_of("int x;").find("no autokernel block"), std::string::npos);
+  EXPECT_NE(error_of("/*autokernel\nfamily = 1").find("not closed"), std::string::npos);
+  EXPECT_NE(error_of(replaced("default = 2,", "default = 3,")).find("kernel.cpp:7"), std::string::npos);
+  EXPECT_NE(error_of(replaced("cdiv(M, ROWS)", "cdiv(M ROWS)")).find("kernel.cpp:18"), std::string::npos);
+  EXPECT_NE(error_of(replaced("zeroed = true", "zeroes = true")).find("unknown key"), std::string::npos);
+  EXPECT_NE(error_of(replaced("kernel = \"rows\"", "")).find("needs the key 'kernel'"), std::string::npos);
+  EXPECT_NE(error_of(replaced("backend = \"cpu\"", "backend = \"tpu\"")).find("unknown backend"), std::string::npos);
+  EXPECT_NE(error_of(replaced("tier = 1 }", "tier = 9 }")).find("`tier` is 1 to 6"), std::string::npos);
+}
+
+TEST(LaunchPlan, EvaluatesGridArgumentsAndScratch) {
+  const auto file = KernelFile::parse(source, "kernel.cpp");
+  const Task task = rmsnorm_task();
+  const auto plan = make_concrete(file, task, task.workload[0], {{"ROWS", 4}, {"UNROLL", 1}}, {{"workers", 2}});
+  ASSERT_EQ(plan.launches.size(), 1u);
+  EXPECT_EQ(plan.launches[0].blocks(), 3);
+  const auto& arguments = plan.launches[0].arguments;
+  ASSERT_EQ(arguments.size(), 9u);
+  EXPECT_EQ(arguments[0].kind, Argument::Kind::tensor);
+  EXPECT_EQ(arguments[3].kind, Argument::Kind::scratch);
+  EXPECT_EQ(arguments[6].integer, 128);
+  EXPECT_EQ(arguments[7].real, 1e-6);
+  EXPECT_EQ(arguments[8].integer, 7);
+  EXPECT_EQ(plan.scratch[0].bytes, 2 * 96 * 4);
+  const ConcretePlan again = concrete_plan_from_json(to_json(plan));
+  EXPECT_EQ(to_json(again), to_json(plan));
+}
+
+TEST(LaunchPlan, PicksTheVariantThatHolds) {
+  const auto file = KernelFile::parse(source, "kernel.cpp");
+  const Task task = rmsnorm_task();
+  Binding one = task.workload[0];
+  one.dims["N"] = 1;
+  one.strides.clear();
+  EXPECT_EQ(make_concrete(file, task, one, file.defaults(), {{"workers", 2}}).launches[0].kernel, "single");
+}
+
+TEST(LaunchPlan, AnAbsentTensorIsNull) {
+  const auto file = KernelFile::parse(source, "kernel.cpp");
+  const Task task = rmsnorm_task(false);
+  EXPECT_EQ(make_concrete(file, task, task.workload[0], file.defaults(), {{"workers", 2}}).launches[0].arguments[1].kind, Argument::Kind::null);
+}
+
+TEST(LaunchPlan, RefusesWhatDoesNotFit) {
+  const auto file = KernelFile::parse(source, "kernel.cpp");
+  const Task task = rmsnorm_task();
+  Binding small = task.workload[0];
+  small.dims["M"] = 1;
+  EXPECT_THROW(make_concrete(file, task, small, {{"ROWS", 4}, {"UNROLL", 1}}, {{"workers", 2}}), Error);
+  const auto unknown = KernelFile::parse(replaced("\"x.stride(0)\"", "\"y.stride(0)\""), "kernel.cpp");
+  try {
+    make_concrete(unknown, task, task.workload[0], unknown.defaults(), {{"workers", 2}});
+    FAIL() << "an unknown argument was accepted";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("kernel.cpp:16"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Task, IdentityIgnoresCallsAndRanking) {
+  Task task = rmsnorm_task();
+  const std::string id = task_id(task);
+  task.workload[0].calls = 99;
+  task.stability = {"large"};
+  EXPECT_EQ(task_id(task), id);
+  task.options["WEIGHT_OFFSET"] = 1;
+  EXPECT_NE(task_id(task), id);
+  EXPECT_EQ(id.rfind("rmsnorm_", 0), 0u);
+}
+
+TEST(Task, RoundTrips) {
+  const Task task = rmsnorm_task();
+  EXPECT_EQ(to_json(task_from_json(to_json(task))), to_json(task));
+  EXPECT_THROW(task_from_json({{"schema", "autokernel.task/9"}}), Error);
+  EXPECT_THROW(task_from_json({{"schema", "autokernel.task/1"}}), Error);
+}
+
+TEST(LaunchPlan, MacrosCarryPointOptionsAndTypes) {
+  const auto file = KernelFile::parse(source, "kernel.cpp");
+  const auto list = macros(file, rmsnorm_task(), {{"ROWS", 4}});
+  const std::map<std::string, std::string> defined(list.begin(), list.end());
+  EXPECT_EQ(defined.at("ROWS"), "4");
+  EXPECT_EQ(defined.at("UNROLL"), "1");
+  EXPECT_EQ(defined.at("WEIGHT_OFFSET"), "0");
+  EXPECT_EQ(defined.at("T_weight"), "float");
+  EXPECT_EQ(defined.at("AK_DIM_N"), "96");
+}
+
+}  // namespace
+}  // namespace ak::kernel
