@@ -40,13 +40,15 @@ class Bundle:
         for tensor in tensors:
             if str(graph.fx_nodes[nodes[tensor["name"]]].meta["val"].dtype) != f"torch.{tensor['dtype']}":
                 return f"other dtype of {tensor['name']}"
+            if tensor["role"] == "weight" and tensor["name"] not in region["constants"]:
+                return f"{tensor['name']} is not the same in every forward"
         if not any(_same_binding(binding, region) for binding in self.task["workload"]):
             return "made for other shapes or strides"
         return None
 
 
 def _same_binding(binding, region):
-    """Equal dims, and equal strides where both say them (a tensor without strides is contiguous, which the runtime checks)."""
+    """Equal dims, and equal strides where both say them; a tensor without strides is contiguous, and the runtime checks that."""
     if binding["dims"] != region["dims"]:
         return False
     known = binding.get("strides") or {}
@@ -56,8 +58,10 @@ def _same_binding(binding, region):
 class Bundles:
     """The bundles of a run directory, or of the user's data directory, and the patterns that find where they fit."""
 
-    def __init__(self, root=None, exclude=()):
+    def __init__(self, root=None, exclude=None):
+        """`exclude`: task ids; by default those that the run's verification has taken out."""
         root = root or data_directory()
+        exclude = taken_out(root) if exclude is None else exclude
         self.bundles = [bundle for bundle in _read_all(os.path.join(root, "bundles")) if bundle.task["id"] not in exclude]
         self.patterns_path = os.path.join(root, "patterns.json")
 
@@ -66,7 +70,7 @@ class Bundles:
         if not self.bundles:
             return []
         usable = []
-        for region in runtime.match(_as_json(graph), self._patterns(), os.path.join(runtime.home_directory(), "kernels")):
+        for region in runtime.match(_as_json(graph), self._patterns(), runtime.families_directory()):
             bundle, reason = self._best(region, graph)
             if bundle is None:
                 report.left.append(_left(region, report, reason))
@@ -98,6 +102,15 @@ def data_directory():
     """${XDG_DATA_HOME:-~/.local/share}/autokernel"""
     base = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
     return os.path.join(base, "autokernel")
+
+
+def taken_out(root):
+    """Task ids whose kernels the verification of the run has taken out of the model."""
+    path = os.path.join(root, "verification.json")
+    if not os.path.exists(path):
+        return ()
+    with open(path, encoding="utf-8") as file:
+        return [entry["task"] for entry in json.load(file).get("taken_out", ())]
 
 
 def best_disjoint(weighted):

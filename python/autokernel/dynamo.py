@@ -104,7 +104,7 @@ def _replace(gm, example_inputs, options, report):
     report.graphs += 1
     graph = normalise(gm, example_inputs)
     if options.get("replace") != "none":
-        library = Bundles(options.get("run"), options.get("exclude", ()))
+        library = Bundles(options.get("run"), options.get("exclude"))
         for region, bundle in library.choose(graph, report):
             _replace_region(graph, region, bundle, report)
     return _as_dynamo_graph(gm, graph)

@@ -11,27 +11,30 @@ import torch
 MAX_INPUTS = 8
 MAX_OUTPUTS = 2
 _HERE = os.path.dirname(os.path.abspath(__file__))
+_ROOT = os.path.dirname(os.path.dirname(_HERE))
 
 
 class RuntimeFailure(Exception):
     """libautokernel.so is missing, or refused; the text says why."""
 
 
-def home_directory():
-    """Where kernels/ is: $AUTOKERNEL_HOME, the checkout or wheel that this file is in."""
-    for directory in (os.environ.get("AUTOKERNEL_HOME"), os.path.dirname(os.path.dirname(_HERE)), _HERE):
-        if directory and os.path.isdir(os.path.join(directory, "kernels")):
+def families_directory():
+    """Where kernels/<family>/ lie: $AUTOKERNEL_FAMILIES, $AUTOKERNEL_HOME/kernels, beside this package (wheel), or in the checkout."""
+    home = os.environ.get("AUTOKERNEL_HOME")
+    candidates = (os.environ.get("AUTOKERNEL_FAMILIES"), home and os.path.join(home, "kernels"), os.path.join(_HERE, "kernels"),
+                  os.path.join(_ROOT, "kernels"))
+    for directory in candidates:
+        if directory and os.path.isdir(directory):
             return directory
-    raise RuntimeFailure("kernels/ was not found: set AUTOKERNEL_HOME to the directory that holds it")
+    raise RuntimeFailure("the directory of kernel families was not found: set AUTOKERNEL_FAMILIES")
 
 
 def library_path():
-    """$AUTOKERNEL_RUNTIME, else beside this file (wheel), else the newest build of the checkout that has no sanitizers."""
+    """$AUTOKERNEL_RUNTIME, else beside this file (wheel), else the newest build of the checkout."""
     named = os.environ.get("AUTOKERNEL_RUNTIME")
     if named:
         return named
-    root = os.path.dirname(os.path.dirname(_HERE))
-    built = glob.glob(os.path.join(root, "build", "[!d]*", "lib", "libautokernel.so")) + glob.glob(os.path.join(root, "build", "lib", "libautokernel.so"))
+    built = glob.glob(os.path.join(_ROOT, "build", "[!d]*", "lib", "libautokernel.so"))  # not build/dev: sanitizers cannot be loaded late
     found = glob.glob(os.path.join(_HERE, "libautokernel.so")) + sorted(built, key=os.path.getmtime, reverse=True)
     if not found:
         raise RuntimeFailure("libautokernel.so was not found: build it, or set AUTOKERNEL_RUNTIME to its path")

@@ -3,9 +3,15 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <new>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "core/error.h"
+#include "graph/family.h"
+#include "graph/graph.h"
+#include "graph/match.h"
+#include "graph/pattern.h"
 #include "runtime/registry.h"
 #include "runtime/torch_op.h"
 
@@ -33,7 +39,29 @@ Result guarded(Result on_error, Function&& function) noexcept {
   return on_error;
 }
 
+/// errors: malformed JSON, graphs, patterns or families.
+ak::Json match_regions(const char* graph_json, const char* patterns_json, const char* families_directory) {
+  const auto families = ak::graph::load_families(families_directory);
+  const auto patterns = ak::graph::parse_patterns(ak::Json::parse(patterns_json), families);
+  ak::Json regions = ak::Json::array();
+  for (const auto& region : ak::graph::match(ak::graph::parse_graphs(ak::Json::parse(graph_json)), patterns, families)) {
+    regions.push_back(to_json(region));
+  }
+  return {{"regions", std::move(regions)}};
+}
+
+/// A copy for the caller, who frees it with ak_free.
+char* allocated(const std::string& text) {
+  char* copy = strdup(text.c_str());
+  if (copy == nullptr) throw std::bad_alloc();
+  return copy;
+}
+
 }  // namespace
+
+char* ak_match(const char* graph_json, const char* patterns_json, const char* families_directory) {
+  return guarded<char*>(nullptr, [&] { return allocated(match_regions(graph_json, patterns_json, families_directory).dump()); });
+}
 
 int64_t ak_open(const char* bundle_directory, const char* call_json) {
   return guarded<int64_t>(-1, [&] { return registry().open(bundle_directory, call_json, ak::runtime::torch_threads()); });

@@ -10,7 +10,7 @@ FLAGS = ["-O3", "-march=native", "-std=c++20", "-fno-exceptions", "-fno-rtti", "
          "-shared"]
 
 KERNEL = """/*autokernel
-family  = "rmsnorm"
+family  = "tiny_norm"
 backend = "cpu"
 
 [tune]
@@ -47,8 +47,37 @@ void rows(int64_t block, int64_t, void*, const float* x, const float* weight, fl
 AK_KERNEL(rows)
 """
 
+FAMILY = """name = "tiny_norm"
+summary = "Root-mean-square normalisation, for tests."
+dtypes = ["float32"]
+flops = "4*M*N"
+bytes = "8*M*N"
+[[tensor]]
+name = "x"
+role = "data"
+shape = ["M", "N"]
+[[tensor]]
+name = "weight"
+role = "weight"
+shape = ["N"]
+[[tensor]]
+name = "out"
+role = "output"
+shape = ["M", "N"]
+[scalars]
+eps = 1e-6
+[[spelling]]
+function = "by_hand"
+labels = { x = ["*M", "N"], weight = ["N"], out = ["*M", "N"] }
+scalars = ["eps"]
+[stages]
+sweep = [ { M = 1, N = 8 } ]
+edges = [ { M = 3, N = 1 } ]
+stability = ["large"]
+"""
+
 PATTERN = {
-    "family": "rmsnorm", "spelling": "by_hand", "dtype": "float32", "options": {}, "scalars": ["eps"],
+    "family": "tiny_norm", "spelling": "by_hand", "dtype": "float32", "options": {},
     "inputs": [{"name": "x", "labels": ["*M", "N"], "dtype": "float32"}, {"name": "weight", "labels": ["N"], "dtype": "float32"}],
     "nodes": [
         {"name": "pow_1", "op": "aten.pow.Tensor_Scalar", "args": {"self": {"input": "x"}, "exponent": 2}},
@@ -61,18 +90,26 @@ PATTERN = {
 }
 
 
+def write_family(directory):
+    """A directory of families for AUTOKERNEL_FAMILIES."""
+    os.makedirs(os.path.join(directory, "tiny_norm"))
+    with open(os.path.join(directory, "tiny_norm", "family.toml"), "w", encoding="utf-8") as file:
+        file.write(FAMILY)
+    return str(directory)
+
+
 def task(m, n, eps=1e-6):
     """task.json of the family at one binding."""
     made = {
-        "schema": "autokernel.task/1", "family": "rmsnorm", "spelling": "by_hand", "dtype": "float32",
+        "schema": "autokernel.task/1", "family": "tiny_norm", "spelling": "by_hand", "dtype": "float32",
         "tensors": [{"name": "x", "role": "data", "dtype": "float32", "shape": ["M", "N"]},
                     {"name": "weight", "role": "weight", "dtype": "float32", "shape": ["N"]},
                     {"name": "out", "role": "output", "dtype": "float32", "shape": ["M", "N"]}],
         "scalars": {"eps": eps}, "options": {},
         "workload": [{"dims": {"M": m, "N": n}, "strides": {"x": [n, 1], "weight": [1], "out": [n, 1]}, "calls": 1}],
         "sweep": [], "edges": [], "stability": [], "tolerance": {"k": 16}, "flops": "4*M*N", "bytes": "8*M*N",
-        "reference": {"kind": "family", "family": "rmsnorm", "function": "reference"}}
-    made["id"] = "rmsnorm_" + hashlib.sha256(json.dumps(made["workload"]).encode()).hexdigest()[:8]
+        "reference": {"kind": "family", "family": "tiny_norm", "function": "reference"}}
+    made["id"] = "tiny_norm_" + hashlib.sha256(json.dumps(made["workload"]).encode()).hexdigest()[:8]
     return made
 
 
