@@ -12,7 +12,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-from autokernel.errors import describe, environment_error, user_error
+from autokernel.errors import WorkerError, describe, environment_error, user_error
 from autokernel.graph_json import dtype_name
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64,
@@ -164,11 +164,13 @@ def _hf(name):
     try:
         import transformers
     except ImportError as error:
-        raise environment_error("hf: needs the package transformers, which is not installed: pip install transformers.") from error
+        raise environment_error(f"hf: needs the package transformers ({describe(error)}): pip install transformers.") from error
     try:
         config = transformers.AutoConfig.from_pretrained(directory, local_files_only=True)
         config.use_cache = False
         return "hf", _hf_class(transformers, config)(config), None
+    except WorkerError:
+        raise
     except Exception as error:
         raise user_error(f"The model of {directory} cannot be built: {describe(error)}", error) from error
 
