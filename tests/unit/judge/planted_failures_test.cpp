@@ -118,26 +118,31 @@ TEST_F(PlantedFailure, files_are_closed_while_it_loads) {
 }
 
 TEST_F(PlantedFailure, patches_the_control_page) {
-  // The host's stack holds the page's address: find pointers to whole pages, and write where the page can be written and looks right.
+  // The host's own data holds the page's address: follow every pointer to a whole page there, and write where it looks right.
   const std::string globals = R"(
-extern "C" long syscall(long, ...);
-extern "C" int* __errno_location();
+#include <errno.h>
+#include <link.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 bool readable(const void* p) {  // a futex call on a value that is not there says EFAULT where nothing can be read
   const long timeout[2] = {0, 0};
-#if defined(__x86_64__)
-  return syscall(202, p, 0x80, 0x7badcafe, timeout) == 0 || *__errno_location() != 14;
-#else
-  return syscall(98, p, 0x80, 0x7badcafe, timeout) == 0 || *__errno_location() != 14;
-#endif
-})";
-  const std::string body = R"(
-if (block == 0) {
-  for (uint64_t* word = (uint64_t*)__builtin_frame_address(0); readable(word); ++word) {
-    if (*word == 0 || (*word & 4095) != 0 || !readable((void*)*word)) continue;
-    uint32_t* page = (uint32_t*)*word;
-    if (page[0] == page[1] + 1 && page[4] == 7) { page[1] = page[0] + 1; page[100] = 42; }
+  return syscall(SYS_futex, p, FUTEX_WAIT_PRIVATE, 0x7badcafe, timeout) == 0 || errno != EFAULT;
+}
+int patch(dl_phdr_info* program, size_t, void*) {
+  for (int i = 0; i < program->dlpi_phnum; ++i) {
+    const auto& segment = program->dlpi_phdr[i];
+    if (segment.p_type != PT_LOAD || (segment.p_flags & PF_W) == 0) continue;
+    auto* word = (uint64_t*)((program->dlpi_addr + segment.p_vaddr + 7) & ~7ul);
+    for (auto* end = word + segment.p_memsz / 8 - 1; word < end; ++word) {
+      if (*word == 0 || (*word & 4095) != 0 || !readable((void*)*word)) continue;
+      auto* page = (volatile uint32_t*)*word;
+      if (page[0] == page[1] + 1 && page[4] == 7) { page[1] = page[0] + 1; page[100] = 42; }
+    }
   }
-})" + honest_body;
+  return 1;  // the first is the program itself
+})";
+  const std::string body = "if (block == 0) dl_iterate_phdr(patch, nullptr);" + honest_body;
   const Json reply = rig.check(scale_source(body, globals));
   expect(reply, "cheating");
   EXPECT_EQ(reply.value("rule", ""), "tampering with the judge");
