@@ -97,6 +97,11 @@ def _softmax_hidden(scores, v, hidden):
     return F.softmax(scores.masked_fill(hidden, float("-inf")), dim=-1) @ v
 
 
+def _softmax_future(scores, v):
+    length, keys = scores.shape[-2:]
+    return _softmax_hidden(scores, v, torch.triu(torch.ones(length, keys, dtype=torch.bool, device=scores.device), diagonal=1))
+
+
 def softmax_multiplied(q, k, v, scale):
     return F.softmax(_multiplied(q, k, scale), dim=-1) @ v
 
@@ -123,6 +128,14 @@ def softmax_multiplied_triu(q, k, v, scale):
 
 def softmax_divided_triu(q, k, v, scale):
     return _softmax_triu(_divided(q, k, scale), v)
+
+
+def softmax_multiplied_future(q, k, v, scale):
+    return _softmax_future(_multiplied(q, k, scale), v)
+
+
+def softmax_divided_future(q, k, v, scale):
+    return _softmax_future(_divided(q, k, scale), v)
 
 
 def softmax_multiplied_mask(q, k, v, mask, scale):
