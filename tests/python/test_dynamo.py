@@ -179,21 +179,19 @@ def test_an_in_place_write_keeps_its_place(run):
     class Writes(nn.Module):
         def __init__(self):
             super().__init__()
-            self.norm = Norm(WIDTH)
+            self.norm, self.linear = Norm(WIDTH), nn.Linear(WIDTH, WIDTH)
 
-        def forward(self, x, out):
-            normed = self.norm(x)
-            out.mul_(2.0).add_(normed)
+        def forward(self, x):
+            before = self.linear(self.norm(x))
             x.add_(1.0)
-            return self.norm(x) + out
+            return before, self.linear(self.norm(x))
 
-    model, x = Writes().eval(), torch.randn(ROWS, WIDTH)
-    ours, ours_out, eager, eager_out = x.clone(), torch.ones_like(x), x.clone(), torch.ones_like(x)
-    report = dynamo.Report()
-    torch.testing.assert_close(compiled(model, report, run=run)(ours, ours_out), model(eager, eager_out), rtol=1e-4, atol=1e-5)
+    model, x, report = Writes().eval(), torch.randn(ROWS, WIDTH), dynamo.Report()
+    ours, eager = x.clone(), x.clone()
+    for a, b in zip(compiled(model, report, run=run)(ours), model(eager)):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(ours, eager)
-    torch.testing.assert_close(ours_out, eager_out, rtol=1e-4, atol=1e-5)
-    assert report.fallbacks == []
+    assert report.fallbacks == [] and len(report.replaced) <= 1
 
 
 @torch.no_grad()
