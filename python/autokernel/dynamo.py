@@ -12,6 +12,7 @@ from torch._dynamo.source import ConstantSource
 
 from autokernel import runtime
 from autokernel.bundles import Bundles
+from autokernel.capture import first_line
 
 _log = logging.getLogger("autokernel")
 _said = set()
@@ -27,13 +28,14 @@ def backend(gm, example_inputs, *, options=None, mode=None, report=None):
     options = dict(options or {})
     patches = {name: value for name, value in options.items() if name not in _OWN_OPTIONS}
     report = report if report is not None else Report()
+    report.graphs += 1
     reason = _why_not(gm, example_inputs)
     if reason is None:
         try:
             replaced = _replace(gm, example_inputs, options, report)
             return _inductor(replaced, example_inputs, patches, mode)
         except Exception as error:  # whatever it is, the model must run
-            reason = f"{type(error).__name__}: {error}"
+            reason = first_line(error)
             report.forget()
     report.fallbacks.append(reason)
     _say_once(f"the whole graph goes to Inductor: {reason}")
@@ -47,11 +49,12 @@ class Report:
         self.replaced = []  # {"task", "family", "instance", "graph", "node", "dims", "inputs", "us", "baseline_us"}
         self.left = []  # {"family", "task", "graph", "node", "reason"}
         self.fallbacks = []  # reasons, one a graph that went to Inductor as a whole
-        self.graphs = 0
+        self.graphs = 0  # given to the backend
 
     def forget(self):
         """Nothing of the graph at hand was replaced after all."""
         self.replaced = [entry for entry in self.replaced if entry["graph"] != self.graphs]
+        self.left = [entry for entry in self.left if entry["graph"] != self.graphs]
 
 
 def _inductor(gm, example_inputs, patches, mode):
@@ -83,7 +86,7 @@ def _why_not(gm, example_inputs):
         if any(type(value) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) for value in example_inputs):
             return "it has tensors of a subclass"
     except Exception as error:
-        return f"{type(error).__name__}: {error}"
+        return first_line(error)
     return None
 
 
@@ -101,7 +104,6 @@ def _needs_gradient(gm, example_inputs):
 def _replace(gm, example_inputs, options, report):
     """The normalised graph of `gm`, with the calling convention of `gm`, in which the regions that have kernels are calls of them."""
     from autokernel.normalise import normalise
-    report.graphs += 1
     graph = normalise(gm, example_inputs)
     if options.get("replace") != "none":
         library = Bundles(options.get("run"), options.get("exclude"))
@@ -116,9 +118,9 @@ def _replace_region(graph, region, bundle, report):
     inputs = [graph.fx_nodes[region["inputs"][spec["name"]]] for spec in call["inputs"]]
     outputs = [graph.fx_nodes[region["outputs"][spec["name"]]] for spec in call["outputs"]]
     fx = graph.module.graph
-    order = {node: position for position, node in enumerate(fx.nodes)}
-    last = max((graph.fx_nodes[name] for name in region["nodes"]), key=order.get)
-    with fx.inserting_after(last):
+    position = {node: i for i, node in enumerate(fx.nodes)}
+    replaced = sorted((graph.fx_nodes[name] for name in region["nodes"]), key=position.get)
+    with fx.inserting_after(replaced[-1]):
         result = fx.call_function(runtime.operator(len(inputs), len(outputs)), (instance, *inputs))
     results = [result]
     if len(outputs) > 1:
@@ -127,7 +129,8 @@ def _replace_region(graph, region, bundle, report):
     for old, new in zip(outputs, results):
         new.meta["val"] = old.meta["val"]
         old.replace_all_uses_with(new)
-    for node in sorted((graph.fx_nodes[name] for name in region["nodes"]), key=order.get, reverse=True):
+        graph.fx_nodes[old.name] = new  # it may be the input of another region
+    for node in reversed(replaced):
         fx.erase_node(node)
     report.replaced.append({"task": bundle.task["id"], "family": bundle.task["family"], "instance": instance, "graph": report.graphs,
                             "node": outputs[0].name, "dims": region["dims"], "inputs": {s["name"]: s["shape"] for s in call["inputs"]},

@@ -76,8 +76,7 @@ def check_same(model, function, *inputs):
 def test_replaces_what_has_a_kernel_and_calls_it_once_a_forward(run):
     model, report = Model().eval(), dynamo.Report()
     function = compiled(model, report, run=run)
-    for leading in ((ROWS,),):
-        check_same(model, function, torch.randn(*leading, WIDTH))
+    check_same(model, function, torch.randn(ROWS, WIDTH))
     assert [entry["task"] for entry in report.replaced] == [tiny_family.task(ROWS, WIDTH)["id"]] * 2
     assert report.fallbacks == [] and report.left == []
     instances = [entry["instance"] for entry in report.replaced]
@@ -92,6 +91,13 @@ def test_leading_dims_collapse(run):
     model, report = Model().eval(), dynamo.Report()
     check_same(model, compiled(model, report, run=run), torch.randn(3, 4, WIDTH))
     assert len(report.replaced) == 2 and report.replaced[0]["inputs"]["x"] == [3, 4, WIDTH]
+
+
+@torch.no_grad()
+def test_regions_that_follow_each_other_directly(run):
+    model, report, x = nn.Sequential(Norm(WIDTH), Norm(WIDTH), Norm(WIDTH)), dynamo.Report(), torch.randn(ROWS, WIDTH)
+    torch.testing.assert_close(compiled(model, report, run=run)(x), model(x), rtol=1e-4, atol=1e-5)
+    assert len(report.replaced) == 3 and report.fallbacks == []
 
 
 @torch.no_grad()
