@@ -87,8 +87,10 @@ TEST(Plain, SaysEachThingInALine) {
   FakeClock clock;
   play(*make_progress(Style::plain, file.get(), clock, "tiny"));
   const std::string text = file.text();
-  for (const char* part : {"capture the model's graph …", "task softmax_12345678: 31.5 % of the forward", "✓ 1 of 40 softmax_12345678: kept 25.0 us, 1.60x vs the best baseline (the defaults), 1:50 left",
-                           "✗ 2 of 40 softmax_12345678: wrong", "the environment failed on softmax_12345678 twice: the disk is full", "left softmax_12345678: plateau", "search ended: the minutes are over; 2 experiments in 1:00"}) {
+  for (const char* part : {"capture the model's graph …", "task softmax_12345678: 31.5 % of the forward",
+                           "✓ 1 of 40 softmax_12345678: kept 25.0 us, 1.60x vs the best baseline (the defaults), 1:50 left",
+                           "✗ 2 of 40 softmax_12345678: wrong", "the environment failed on softmax_12345678 twice: the disk is full",
+                           "left softmax_12345678: plateau", "search ended: the minutes are over; 2 experiments in 1:00"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\nin\n" << text;
   }
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
@@ -103,7 +105,8 @@ TEST(JsonLines, EveryLineIsAnObjectWithAnEvent) {
   for (std::string line; std::getline(lines, line);) events.push_back(Json::parse(line));
   std::vector<std::string> names;
   for (const Json& event : events) names.push_back(event.at("event"));
-  EXPECT_EQ(names, (std::vector<std::string>{"phase", "phase_progress", "note", "search_started", "task", "proposed", "trial", "trial", "trial", "moved_on", "search_finished"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"phase", "phase_progress", "note", "search_started", "task", "proposed", "trial", "trial",
+                                             "trial", "moved_on", "search_finished"}));
   EXPECT_EQ(events[6].at("verdict"), "kept");
   EXPECT_EQ(events[6].at("experiment"), 7);
   EXPECT_EQ(events[6].at("seconds_left"), 110);
@@ -124,7 +127,8 @@ TEST(LiveView, ShowsTasksTheCurrentExperimentAndTheLastVerdicts) {
   const auto lines = view.lines(90, false, 1.2, 0);
   std::string text;
   for (const std::string& line : lines) text += line + "\n";
-  for (const char* part : {"tiny.py:Tiny", "1:39 left", "experiment 8 of 40", "model about 1.18x", "▸ softmax_12345678", "31.5 %", "1.60x", "40.0 us", "25.0 us", "8 tried", "VEC 4→8 (tier 2)", "slower", "ROWS 1→7"}) {
+  for (const char* part : {"tiny.py:Tiny", "1:39 left", "experiment 8 of 40", "model about 1.18x", "▸ softmax_12345678", "31.5 %", "1.60x",
+                           "40.0 us", "25.0 us", "8 tried", "VEC 4→8 (tier 2)", "slower", "ROWS 1→7"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\nin\n" << text;
   }
   EXPECT_LT(text.find("softmax_12345678"), text.find("rmsnorm_12345678"));

@@ -42,13 +42,19 @@ TaskView task(const std::string& id, double share, const std::vector<store::Tria
 
 RunView run() {
   RunView view{"runs/<tiny> & \"co\"", {.model = "models/<b>tiny</b>.py:Tiny", .input_shape = {1, 16}}, {}, nullptr};
-  view.tasks.push_back(task("softmax_1", 42.5, {trial(1, "kept", 50, "the defaults"), trial(2, "wrong", 0, "a < b && c > \"d\""), trial(3, "kept", 25, "ROWS 1→2 (tier 1)"),
-                                                 trial(5, "slower", 30, "UNROLL 1→2 (tier 3)")}));
+  view.tasks.push_back(task("softmax_1", 42.5,
+                            {trial(1, "kept", 50, "the defaults"), trial(2, "wrong", 0, "a < b && c > \"d\""),
+                             trial(3, "kept", 25, "ROWS 1→2 (tier 1)"), trial(5, "slower", 30, "UNROLL 1→2 (tier 3)")}));
   view.tasks.push_back(task("matmul_2", 30, {trial(4, "kept", 80, "the defaults")}));
   view.tasks.push_back(task("rope_3", 2, {}));
-  view.verification = {{"vs", {{"torch.compile", {{"speedup", 1.07}, {"ci_low", 1.03}, {"ci_high", 1.11}}}, {"eager", {{"speedup", 1.314}, {"ci_low", 1.29}, {"ci_high", 1.34}}},
-                               {"replacement_off", {{"speedup", 1.08}, {"ci_low", 1.05}, {"ci_high", 1.10}}}, {"aot", {{"error", "out of memory"}}}}},
-                       {"max_error_over_eager_error", 1.42}, {"norm_error_over_eager_error", 0.97}, {"replaced", {{{"task", "softmax_1"}, {"calls", 12}}}}};
+  view.verification = {{"vs",
+                        {{"torch.compile", {{"speedup", 1.07}, {"ci_low", 1.03}, {"ci_high", 1.11}}},
+                         {"eager", {{"speedup", 1.314}, {"ci_low", 1.29}, {"ci_high", 1.34}}},
+                         {"replacement_off", {{"speedup", 1.08}, {"ci_low", 1.05}, {"ci_high", 1.10}}},
+                         {"aot", {{"error", "out of memory"}}}}},
+                       {"max_error_over_eager_error", 1.42},
+                       {"norm_error_over_eager_error", 0.97},
+                       {"replaced", {{{"task", "softmax_1"}, {"calls", 12}}}}};
   return view;
 }
 
@@ -57,7 +63,9 @@ std::string markup_fault(const std::string& text) {
   static const std::regex tag(R"re(<(/?)([A-Za-z][A-Za-z0-9]*)((?:\s+[A-Za-z0-9-]+="[^"<>]*")*)\s*(/?)>)re");
   std::vector<std::string> open;
   for (size_t at = 0; at < text.size();) {
-    if (text[at] == '&' && !std::regex_search(text.begin() + static_cast<std::ptrdiff_t>(at), text.end(), std::regex(R"(^&(amp|lt|gt|quot|#39);)"))) return "a bare & at " + text.substr(at, 20);
+    if (text[at] == '&' &&
+        !std::regex_search(text.begin() + static_cast<std::ptrdiff_t>(at), text.end(), std::regex(R"(^&(amp|lt|gt|quot|#39);)")))
+      return "a bare & at " + text.substr(at, 20);
     if (text[at] != '<') {
       ++at;
       continue;
@@ -106,8 +114,8 @@ TEST(Html, IsWholeSelfContainedAndEscaped) {
 
 TEST(Html, HasTheNumbers) {
   const std::string html = html_report(run());
-  for (const char* number : {"softmax_1", "42.5 %", "40.0 us", "25.0 us", "1.60x", "0.50x", "1.314x", "1.290 to 1.340", "1.050 to 1.100", "1.42 times", "0.97 times", "1 of 3", "M=100 N=96 ×3",
-                             "the baseline is kept", "ROWS 1→2 (tier 1)"}) {
+  for (const char* number : {"softmax_1", "42.5 %", "40.0 us", "25.0 us", "1.60x", "0.50x", "1.314x", "1.290 to 1.340", "1.050 to 1.100",
+                             "1.42 times", "0.97 times", "1 of 3", "M=100 N=96 ×3", "the baseline is kept", "ROWS 1→2 (tier 1)"}) {
     EXPECT_NE(html.find(number), std::string::npos) << number;
   }
   // Amdahl: 42.5 % of the eager forward at 25 of 60 us.
@@ -180,7 +188,8 @@ TEST(FinalJson, UnverifiedIsNull) {
 TEST(Summary, ShowsTasksAndTheModelWithinTheWidth) {
   for (const size_t width : {80u, 120u, 200u}) {
     const std::string text = summary_text(run(), width, false);
-    for (const char* part : {"softmax_1", "42.5 %", "1.60x", "ours", "baseline", "eager", "1.314x", "1.290 to 1.340", "softmax_1 ×12", "5 experiments, 3 kept"}) {
+    for (const char* part : {"softmax_1", "42.5 %", "1.60x", "ours", "baseline", "eager", "1.314x", "1.290 to 1.340", "softmax_1 ×12",
+                             "5 experiments, 3 kept"}) {
       EXPECT_NE(text.find(part), std::string::npos) << part;
     }
     EXPECT_EQ(text.find('\x1b'), std::string::npos);
@@ -191,7 +200,9 @@ TEST(Summary, ShowsTasksAndTheModelWithinTheWidth) {
 
 TEST(Text, EscapesMarkupAndForbiddenCharacters) {
   EXPECT_EQ(escape("<a href='x'>&\"é→"), "&lt;a href=&#39;x&#39;&gt;&amp;&quot;é→");
-  EXPECT_EQ(escape(std::string("a\0b\x1b[1m", 7)), "a\xEF\xBF\xBD" "b\xEF\xBF\xBD[1m");
+  EXPECT_EQ(escape(std::string("a\0b\x1b[1m", 7)),
+            "a\xEF\xBF\xBD"
+            "b\xEF\xBF\xBD[1m");
   EXPECT_EQ(escape("cut \xE2\x86"), "cut \xEF\xBF\xBD\xEF\xBF\xBD");
   EXPECT_EQ(escape("\xFF\xC0\x80"), "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");
 }
