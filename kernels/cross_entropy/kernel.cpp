@@ -4,7 +4,7 @@ backend = "cpu"
 
 [tune]
 ROWS     = { values = [1, 2, 4, 8, 16, 32],         default = 2,    tier = 1 }   # rows of a block
-CHUNK    = { values = [512, 1024, 2048, 4096, 8192, 1048576], default = 2048, tier = 4 }   # elements between two looks at the maximum
+CHUNK    = { values = [512, 1024, 2048, 4096, 8192, 1048576], default = 4096, tier = 4 }   # elements between two looks at the maximum
 UNROLL   = { values = [1, 2, 4, 8],                 default = 4,    tier = 3 }   # vectors in flight
 PREFETCH = { values = [0, 1],                       default = 1,    tier = 2 }   # fetch the next chunk while exponentials are computed
 DEGREE   = { values = [5, 6],                       default = 6,    tier = 3 }   # of the polynomial in exp

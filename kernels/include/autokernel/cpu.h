@@ -90,7 +90,15 @@ inline Floats<W> widen(const Stored<E, W>& v) {
   if constexpr (__is_same(E, float)) {
     return v;
   } else if constexpr (__is_same(E, bfloat16)) {
-    return (Floats<W>)(__builtin_convertvector(v, typename VectorOf<uint32_t, W>::type) << 16);
+    using U = typename VectorOf<uint32_t, W>::type;
+#if defined(__AVX512F__)
+    if constexpr (W == 16) {  // GCC widens in two halves
+      U wide;
+      asm("vpmovzxwd %1, %0" : "=v"(wide) : "v"(v));
+      return (Floats<W>)(wide << 16);
+    }
+#endif
+    return (Floats<W>)(__builtin_convertvector(v, U) << 16);
 #if defined(__F16C__)
   } else if constexpr (W == 8 || (W == 16 && native_lanes == 16)) {  // GCC converts vectors of _Float16 one lane at a time
     Floats<W> wide;
@@ -116,7 +124,15 @@ inline Stored<E, W> narrow(const Floats<W>& v) {
     const U rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
     const U quiet = (u >> 16) | 0x40u;
     const U is_nan = (U)((u & 0x7fffffffu) > 0x7f800000u);
-    return __builtin_convertvector((rounded & ~is_nan) | (quiet & is_nan), Stored<E, W>);
+    const U bits = (rounded & ~is_nan) | (quiet & is_nan);
+#if defined(__AVX512F__)
+    if constexpr (W == 16) {
+      Stored<E, W> low;
+      asm("vpmovdw %1, %0" : "=v"(low) : "v"(bits));
+      return low;
+    }
+#endif
+    return __builtin_convertvector(bits, Stored<E, W>);
 #if defined(__F16C__)
   } else if constexpr (W == 8 || (W == 16 && native_lanes == 16)) {
     Stored<E, W> half;
@@ -229,6 +245,14 @@ struct WideSum {
   using Half = typename VectorOf<double, W / 2>::type;
   Half low = {}, high = {};
 
+  void read(const double* p) {
+    __builtin_memcpy(&low, p, sizeof low);
+    __builtin_memcpy(&high, p + W / 2, sizeof high);
+  }
+  void write(double* p) const {
+    __builtin_memcpy(p, &low, sizeof low);
+    __builtin_memcpy(p + W / 2, &high, sizeof high);
+  }
   void add(const Floats<W>& v) {
     low += __builtin_convertvector(lower_half<Floats<W / 2>>(v), Half);
     high += __builtin_convertvector(upper_half<Floats<W / 2>>(v), Half);
