@@ -47,7 +47,7 @@ inline void transpose(Floats<W> (&v)[W]) {
 /// Pack a panel: `panel[k * panel_row + j] = source[j * row + k * column]` for j < rows and k < depth, 0 for rows <= j < width.
 /// `width` is a multiple of 16.
 template <class P, class S>
-inline void pack_panel(P* panel, int64_t panel_row, int64_t width, const S* source, int64_t row, int64_t column, int64_t rows, int64_t depth) {
+[[gnu::noinline]] inline void pack_panel(P* panel, int64_t panel_row, int64_t width, const S* source, int64_t row, int64_t column, int64_t rows, int64_t depth) {
   constexpr int W = native_lanes;
   for (int64_t j = 0; j < width; j += W) {
     const int64_t here = rows - j < W ? rows - j : W;
@@ -65,6 +65,7 @@ inline void pack_panel(P* panel, int64_t panel_row, int64_t width, const S* sour
       }
     }
     for (; k < depth; ++k) {
+#pragma GCC unroll 1
       for (int64_t i = 0; i < W; ++i) {
         panel[k * panel_row + j + i] = i < here ? static_cast<P>(static_cast<float>(source[(j + i) * row + k * column])) : P(0.0f);
       }
@@ -74,7 +75,7 @@ inline void pack_panel(P* panel, int64_t panel_row, int64_t width, const S* sour
 
 /// Copy a block of rows as float: `to[i * to_row + k] = from[i * row + k * column]`, 0 for depth <= k < width.
 template <class S>
-inline void copy_rows(float* to, int64_t to_row, const S* from, int64_t row, int64_t column, int64_t rows, int64_t depth, int64_t width) {
+[[gnu::noinline]] inline void copy_rows(float* to, int64_t to_row, const S* from, int64_t row, int64_t column, int64_t rows, int64_t depth, int64_t width) {
   constexpr int W = native_lanes;
   for (int64_t i = 0; i < rows; ++i) {
     int64_t k = 0;
