@@ -82,7 +82,6 @@ text = "With few queries and heads there are fewer blocks than workers: give eac
 constexpr int W = ak::native_lanes;
 constexpr int panel = 16 * KEY_COLS;
 constexpr int key_vectors = panel / W;
-constexpr int key_rows = ak::fitting_rows(KEY_ROWS, key_vectors);
 constexpr float infinity = __builtin_inff();
 
 inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -186,11 +185,10 @@ inline float exponentials(float* scores, int64_t count, float factor, float maxi
 template <int columns>
 inline void add_values(const float* weights, int64_t weights_row, int64_t rows, const float* v, int64_t v_row, int64_t depth, float* result,
                        int64_t result_row, int64_t width, bool resume) {
-  constexpr int vectors = columns * 16 / W;
   int64_t d = 0;
   for (; d + columns * 16 <= width; d += columns * 16) {
-    ak::multiply_strip<ak::fitting_rows(OUT_ROWS * OUT_COLS / columns, vectors), vectors>(weights, weights_row, rows, v + d, v_row, depth,
-                                                                                        result + d, result_row, resume, [](int64_t, int64_t) {});
+    ak::multiply_strip<OUT_ROWS * OUT_COLS / columns, columns * 16 / W>(weights, weights_row, rows, v + d, v_row, depth, result + d, result_row,
+                                                                        resume, [](int64_t, int64_t) {});
   }
   if constexpr (columns > 1) {
     if (d < width) add_values<columns / 2>(weights, weights_row, rows, v + d, v_row, depth, result + d, result_row, width - d, resume);
@@ -257,7 +255,7 @@ void attention(int64_t block, int64_t, void* scratch, const T* q, const T* k, co
       const int64_t group = least(GROUP, rows - top);
       float* so_far = result + top * result_row;
       for (int64_t l = 0; l < count; l += panel) {
-        ak::multiply_strip<key_rows, key_vectors>(of_q.data + top * of_q.row, of_q.row, group, block_keys + l * D, panel, D, scores + l, score_row,
+        ak::multiply_strip<KEY_ROWS, key_vectors>(of_q.data + top * of_q.row, of_q.row, group, block_keys + l * D, panel, D, scores + l, score_row,
                                                   false, [](int64_t, int64_t) {});
       }
       for (int64_t r = 0; r < group; ++r) {
