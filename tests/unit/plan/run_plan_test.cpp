@@ -48,11 +48,14 @@ class RunPlanTest : public ::testing::Test {
     return run;
   }
   std::string play(store::Run& run, Budget budget) {
-    Scheduler scheduler({{"softmax_00000001", "softmax", 500, 1, 1, {}}, {"rmsnorm_00000002", "rmsnorm", 300, 1, 1, {}}}, 1000, budget, fixture_.clock);
-    return run_plan(run, scheduler, [&](const std::string&) -> judge::Judge& { return judge_; }, {}, recorder_.stop, fixture_.clock, recorder_);
+    Scheduler scheduler({{"softmax_00000001", "softmax", 500, 1, 1, {}}, {"rmsnorm_00000002", "rmsnorm", 300, 1, 1, {}}}, 1000, budget,
+                        fixture_.clock);
+    return run_plan(
+        run, scheduler, [&](const std::string&) -> judge::Judge& { return judge_; }, {}, recorder_.stop, fixture_.clock, recorder_);
   }
   static double cost(const judge::Candidate& candidate) {
-    return candidate.point.contains("ROWS") ? separable_us(candidate.point) : 100 - 10.0 * static_cast<double>(candidate.point.at("A") + candidate.point.at("B"));
+    return candidate.point.contains("ROWS") ? separable_us(candidate.point)
+                                            : 100 - 10.0 * static_cast<double>(candidate.point.at("A") + candidate.point.at("B"));
   }
 
   RunFixture fixture_;

@@ -30,12 +30,15 @@ void add_trial(store::TaskState& state, const std::string& verdict, double us) {
 
 class SchedulerTest : public ::testing::Test {
  protected:
-  Scheduler scheduler(std::vector<TaskFacts> facts, Budget budget = {}, Rules rules = {}) { return Scheduler(std::move(facts), 1000, budget, clock_, rules); }
+  Scheduler scheduler(std::vector<TaskFacts> facts, Budget budget = {}, Rules rules = {}) {
+    return Scheduler(std::move(facts), 1000, budget, clock_, rules);
+  }
   FakeClock clock_;
 };
 
 TEST_F(SchedulerTest, PrefersAGreatShareTimesHeadroom) {
-  Scheduler plan = scheduler({{"at_its_floor", "matmul", 600, 1, 64, {}}, {"slow", "softmax", 300, 1, 64, {}}, {"small", "rope", 50, 1, 64, {}}});
+  Scheduler plan =
+      scheduler({{"at_its_floor", "matmul", 600, 1, 64, {}}, {"slow", "softmax", 300, 1, 64, {}}, {"small", "rope", 50, 1, 64, {}}});
   plan.update(state_of("at_its_floor", 600, 595));
   plan.update(state_of("slow", 300, 60));
   plan.update(state_of("small", 50, 5));
@@ -103,7 +106,8 @@ TEST_F(SchedulerTest, GivesUpWhatStaysFarBehindTheBaseline) {
 }
 
 TEST_F(SchedulerTest, ATaskMayNotTakeTheOthersTime) {
-  Scheduler plan = scheduler({{"large", "a", 300, 1, 1e6, {}}, {"small", "b", 100, 1, 1e6, {}}, {"tiny", "c", 1, 1, 1e6, {}}}, {.minutes = std::nullopt, .experiments = 40});
+  Scheduler plan = scheduler({{"large", "a", 300, 1, 1e6, {}}, {"small", "b", 100, 1, 1e6, {}}, {"tiny", "c", 1, 1, 1e6, {}}},
+                             {.minutes = std::nullopt, .experiments = 40});
   for (const char* id : {"large", "small", "tiny"}) plan.update(state_of(id, 100, 10));
   const auto allowed = [&](const std::string& id) {
     int count = 0;
@@ -116,7 +120,7 @@ TEST_F(SchedulerTest, ATaskMayNotTakeTheOthersTime) {
   };
   EXPECT_EQ(allowed("large"), 40);  // its share, one and a half times: more than all
   EXPECT_EQ(allowed("small"), 15);
-  EXPECT_EQ(allowed("tiny"), 10);   // half of an equal share, one and a half times
+  EXPECT_EQ(allowed("tiny"), 10);  // half of an equal share, one and a half times
 }
 
 TEST_F(SchedulerTest, StaysUntilAnotherTaskPromisesMuchMore) {
@@ -182,7 +186,9 @@ TEST_F(SchedulerTest, EndsWithItsMinutesOrItsExperiments) {
 }
 
 TEST_F(SchedulerTest, EstimatesTheModelByAmdahlWithoutCountingANodeTwice) {
-  Scheduler plan = scheduler({{"attention", "a", 400, 1, 64, {"g0/q", "g0/softmax", "g0/v"}}, {"softmax", "b", 100, 1, 64, {"g0/softmax"}}, {"norm", "c", 200, 1, 64, {"g0/norm"}}});
+  Scheduler plan = scheduler({{"attention", "a", 400, 1, 64, {"g0/q", "g0/softmax", "g0/v"}},
+                              {"softmax", "b", 100, 1, 64, {"g0/softmax"}},
+                              {"norm", "c", 200, 1, 64, {"g0/norm"}}});
   store::TaskState attention = state_of("attention", 400, 10), softmax = state_of("softmax", 100, 10), norm = state_of("norm", 200, 10);
   add_trial(attention, "kept", 100);
   add_trial(softmax, "kept", 50);
@@ -199,8 +205,10 @@ TEST_F(SchedulerTest, EstimatesTheModelByAmdahlWithoutCountingANodeTwice) {
 
 TEST_F(SchedulerTest, SameStatesGiveTheSameChoices) {
   const auto play = [&](uint64_t seed) {
-    Scheduler plan = scheduler({{"a", "a", 300, 1, 64, {}}, {"b", "b", 250, 1, 64, {}}, {"c", "c", 90, 1, 64, {}}}, {.minutes = std::nullopt, .experiments = 60});
-    std::map<std::string, store::TaskState> states = {{"a", state_of("a", 300, 100)}, {"b", state_of("b", 250, 100)}, {"c", state_of("c", 90, 20)}};
+    Scheduler plan = scheduler({{"a", "a", 300, 1, 64, {}}, {"b", "b", 250, 1, 64, {}}, {"c", "c", 90, 1, 64, {}}},
+                               {.minutes = std::nullopt, .experiments = 60});
+    std::map<std::string, store::TaskState> states = {
+        {"a", state_of("a", 300, 100)}, {"b", state_of("b", 250, 100)}, {"c", state_of("c", 90, 20)}};
     for (const auto& [id, state] : states) plan.update(state);
     std::mt19937_64 random(seed);
     std::string choices;
@@ -211,8 +219,10 @@ TEST_F(SchedulerTest, SameStatesGiveTheSameChoices) {
       store::TaskState& state = states.at(task);
       state.moved_on.reset();
       const double best = state.incumbent ? state.incumbent->median_us : state.baseline->best_us;
-      if (random() % 4 == 0) add_trial(state, "kept", best * 0.97);
-      else add_trial(state, "slower", best * 1.1);
+      if (random() % 4 == 0)
+        add_trial(state, "kept", best * 0.97);
+      else
+        add_trial(state, "slower", best * 1.1);
       plan.charge(task, 1 + static_cast<double>(random() % 3));
       plan.update(state);
       if (const auto why = plan.move_on(task)) {

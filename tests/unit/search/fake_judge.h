@@ -26,7 +26,8 @@ class FakeClock final : public Clock {
 class FakeJudge final : public judge::Judge {
  public:
   using Cost = std::function<double(const judge::Candidate&)>;
-  explicit FakeJudge(Cost cost, FakeClock* clock = nullptr, double seconds = 1) : cost_(std::move(cost)), clock_(clock), seconds_(seconds) {}
+  explicit FakeJudge(Cost cost, FakeClock* clock = nullptr, double seconds = 1)
+      : cost_(std::move(cost)), clock_(clock), seconds_(seconds) {}
 
   judge::Judgement judge(const judge::Candidate& candidate, const judge::Candidate* incumbent) override {
     ++calls;

@@ -139,7 +139,9 @@ TEST_F(TaskSearchTest, ABrokenLogIsStillRecorded) {
 
 TEST_F(TaskSearchTest, AnEditThatIsFasterIsKeptAndSearchedFromThere) {
   store::Run run = new_run();
-  FakeJudge judge([](const judge::Candidate& candidate) { return separable_us(candidate.point) * (candidate.file.text().find("// faster") == std::string::npos ? 1 : 0.5); });
+  FakeJudge judge([](const judge::Candidate& candidate) {
+    return separable_us(candidate.point) * (candidate.file.text().find("// faster") == std::string::npos ? 1 : 0.5);
+  });
   TaskSearch search(run, judge, id, settings());
   search.run(*search.propose());
   const BenchResult result = search.bench_edited(faster_text(), "half the work");
@@ -154,7 +156,9 @@ TEST_F(TaskSearchTest, AnEditThatIsFasterIsKeptAndSearchedFromThere) {
 
 TEST_F(TaskSearchTest, AnEditThatIsWrongOrSlowerIsPutBack) {
   store::Run run = new_run();
-  FakeJudge judge([](const judge::Candidate& candidate) { return candidate.file.text().find("// faster") == std::string::npos ? separable_us(candidate.point) : -1; });
+  FakeJudge judge([](const judge::Candidate& candidate) {
+    return candidate.file.text().find("// faster") == std::string::npos ? separable_us(candidate.point) : -1;
+  });
   TaskSearch search(run, judge, id, settings());
   search.run(*search.propose());
   const std::string before = read_file(run.best_path(id));
@@ -170,7 +174,9 @@ TEST_F(TaskSearchTest, TuningAnEditTurnsItsTunablesBeforeItIsGivenUp) {
   store::Run run = new_run();
   // The edit is slower at its defaults, and faster at ROWS 4.
   FakeJudge judge([](const judge::Candidate& candidate) {
-    return candidate.file.text().find("// faster") == std::string::npos ? 100.0 : 140.0 - 15.0 * static_cast<double>(std::min<int64_t>(candidate.point.at("ROWS"), 4));
+    return candidate.file.text().find("// faster") == std::string::npos
+               ? 100.0
+               : 140.0 - 15.0 * static_cast<double>(std::min<int64_t>(candidate.point.at("ROWS"), 4));
   });
   TaskSearch search(run, judge, id, settings());
   search.run(*search.propose());
