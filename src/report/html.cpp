@@ -22,7 +22,7 @@ main{max-width:1080px;margin:0 auto;padding:32px 20px 64px}h1{font-size:26px;mar
 section{background:var(--card);border:1px solid var(--line);border-radius:12px;padding:20px;margin-top:20px}
 .cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(170px,1fr));gap:12px;margin-top:20px}.card{background:var(--card);border:1px solid var(--line);border-radius:12px;padding:16px}
 .card b{display:block;font-size:26px;font-variant-numeric:tabular-nums}.card span{color:var(--muted);font-size:13px}
-.scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}th{color:var(--muted);font-weight:600;font-size:13px;text-align:left}
+.scroll{overflow-x:auto;margin-bottom:12px}table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}th{color:var(--muted);font-weight:600;font-size:13px;text-align:left}
 th,td{padding:7px 10px 7px 0;border-bottom:1px solid var(--line);vertical-align:top}tr:last-child td{border-bottom:0}.n{text-align:right;white-space:nowrap}
 .good{color:var(--good);font-weight:600}.bad{color:var(--bad)}code,pre{font:13px/1.5 ui-monospace,SFMono-Regular,Menlo,monospace}pre{background:var(--track);border-radius:8px;padding:12px;overflow-x:auto;margin:0 0 12px}
 .dot{display:inline-block;width:10px;height:10px;border-radius:50%;background:var(--c);margin-right:8px}.bar{position:relative;height:18px;background:var(--track);border-radius:4px;overflow:hidden}
@@ -78,8 +78,8 @@ std::string kernel_table(const RunView& run) {
   return fmt::format(
       "<div class=\"scroll\"><table><thead><tr><th>task</th><th class=\"n\">share of time</th><th class=\"n\">eager</th><th "
       "class=\"n\">best baseline</th><th class=\"n\">ours</th><th class=\"n\">floor</th>"
-      "<th class=\"n\">speed-up</th><th>in the model</th></tr></thead>\n<tbody>\n{}</tbody></table></div>\n<p class=\"muted\">Times are "
-      "medians of one call with cold caches. The speed-up is against the best baseline, "
+      "<th class=\"n\">speed-up</th><th>outcome</th></tr></thead>\n<tbody>\n{}</tbody></table></div>\n<p class=\"muted\">Times are medians "
+      "of one call with cold caches. The speed-up is against the best baseline, "
       "whichever that is. The floor is the least time that the measured bandwidth and arithmetic of this device allow.</p>\n",
       rows);
 }

@@ -113,7 +113,7 @@ std::string LiveView::task_line(const std::string& id, const Row& row, size_t wi
 }
 
 std::vector<std::string> LiveView::lines(size_t width, bool colour, double seconds_since_event, size_t tick) const {
-  width = std::max(width, narrowest);
+  width = std::max(width, narrowest) - 1;  // a full last column makes some terminals wrap
   const Paint paint(colour);
   const std::string turning = paint.accent(spinner[tick % std::size(spinner)]);
   std::vector<std::string> result = {head(width, paint, seconds_since_event)};
@@ -133,7 +133,7 @@ std::vector<std::string> LiveView::lines(size_t width, bool colour, double secon
                                    fit_right(factor_text(past.speedup), 7), past.note));
     }
   }
-  for (std::string& line : result) line = cut(line, width - 1);
+  for (std::string& line : result) line = cut(line, width);
   return result;
 }
 

@@ -118,10 +118,10 @@ class Plot {
 std::string colour_class(size_t task) { return fmt::format("ak-c{}", task % palette); }
 
 std::string plot_style() {
-  return R"(.ak-plot{--ink:#4a5160;--line:#e3e6ec;--c0:#2563eb;--c1:#d9480f;--c2:#0f8a5f;--c3:#9333ea;--c4:#b7791f;--c5:#0e7490;--c6:#be185d;--c7:#57534e;font:12px system-ui,sans-serif}
+  return R"(.ak-plot{--ink:#4a5160;--line:#e3e6ec;--c0:#2563eb;--c1:#d9480f;--c2:#0f8a5f;--c3:#9333ea;--c4:#b7791f;--c5:#0e7490;--c6:#be185d;--c7:#57534e}
 @media (prefers-color-scheme:dark){.ak-plot{--ink:#aab3c2;--line:#2b313c;--c0:#6ea8fe;--c1:#ff9d6c;--c2:#4cd6a0;--c3:#c79bff;--c4:#f0c060;--c5:#55cfe6;--c6:#ff85b8;--c7:#c9c2bb}}
 .ak-c0{--c:var(--c0)}.ak-c1{--c:var(--c1)}.ak-c2{--c:var(--c2)}.ak-c3{--c:var(--c3)}.ak-c4{--c:var(--c4)}.ak-c5{--c:var(--c5)}.ak-c6{--c:var(--c6)}.ak-c7{--c:var(--c7)}
-svg.ak-plot text{fill:var(--ink)}.ak-grid{stroke:var(--line)}.ak-one{stroke:var(--ink);stroke-dasharray:5 4}
+svg.ak-plot{font:12px system-ui,sans-serif}svg.ak-plot text{fill:var(--ink)}.ak-grid{stroke:var(--line)}.ak-one{stroke:var(--ink);stroke-dasharray:5 4}
 .ak-series path{fill:none;stroke:var(--c);stroke-width:2}.ak-series .ak-kept{fill:var(--c)}.ak-series .ak-slower{fill:none;stroke:var(--c);opacity:.55}.ak-series .ak-failed{stroke-width:1.4;opacity:.6}
 )";
 }

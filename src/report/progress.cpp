@@ -21,6 +21,13 @@ std::string counter(const plan::Progress& progress) {
                                       : fmt::format("{}", progress.experiment);
 }
 
+/// The time of what was right; where what was not failed.
+std::string outcome(const store::Trial& trial, const Json& evidence) {
+  if (trial.median_us > 0)
+    return fmt::format(" {}, {} vs the best baseline", time_text(trial.median_us), factor_text(trial.speedup_vs_best));
+  return evidence.contains("stage") ? fmt::format(" in stage {}", evidence.at("stage").dump()) : "";
+}
+
 class Plain final : public Progress {
  public:
   explicit Plain(std::FILE* out) : out_(out) {}
@@ -43,8 +50,8 @@ class Plain final : public Progress {
       return line(
           fmt::format("the environment failed on {} twice: {}", task.id, step.judgement.evidence.value("message", "no reason given")));
     const std::string left = progress.seconds_left ? fmt::format(", {} left", duration_text(*progress.seconds_left)) : "";
-    line(fmt::format("{} {} {}: {} {}, {} vs the best baseline ({}){}", mark_of(verdict), counter(progress), task.id, verdict,
-                     time_text(step.trial->median_us), factor_text(step.trial->speedup_vs_best), step.proposal.note, left));
+    line(fmt::format("{} {} {}: {}{} ({}){}", mark_of(verdict), counter(progress), task.id, verdict,
+                     outcome(*step.trial, step.judgement.evidence), step.proposal.note, left));
   }
   void moved_on(const store::TaskState& task, const plan::MoveOn& why) override { line(fmt::format("left {}: {}", task.id, why.text)); }
   void finished(const std::string& why, const plan::Progress& progress) override {

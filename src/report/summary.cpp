@@ -39,10 +39,15 @@ Json task_json(const TaskView& view) {
   return task;
 }
 
+/// "17: 9 ✓ 7 · 1 ✗": tried, kept, slower, failed.
 std::string verdict_counts(const TaskView& view) {
-  std::string text;
-  for (const auto& [verdict, count] : view.verdicts()) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, verdict);
-  return text.empty() ? "none tried" : text;
+  std::map<std::string_view, int64_t> marks;
+  for (const auto& [verdict, count] : view.verdicts()) marks[mark_of(verdict)] += count;
+  std::string text = fmt::format("{}", view.state.trials.size());
+  for (const std::string_view mark : {"✓", "·", "✗"}) {
+    if (marks[mark] > 0) text += fmt::format("{} {} {}", text.find(':') == std::string::npos ? ":" : "", marks[mark], mark);
+  }
+  return text;
 }
 
 /// A table whose last column takes what width is left.
@@ -95,7 +100,7 @@ class Table {
 
 std::string task_table(const RunView& run, size_t width, const Paint& paint) {
   Table table(
-      {{"task"}, {"share", true}, {"baseline", true}, {"", false}, {"best", true}, {"speed-up", true}, {"used"}, {"shapes; verdicts"}},
+      {{"task"}, {"share", true}, {"baseline", true}, {"", false}, {"best", true}, {"speed-up", true}, {"used"}, {"tried"}, {"shapes"}},
       width);
   for (const TaskView& view : run.tasks) {
     const bool better = view.state.beats_baseline();
@@ -104,7 +109,7 @@ std::string task_table(const RunView& run, size_t width, const Paint& paint) {
     const std::string factor = factor_text(view.speedup());
     table.add({view.state.id, fmt::format("{:.1f} %", view.state.share_percent), baseline,
                view.state.baseline ? view.state.baseline->best_kind : "", candidate, better ? paint.good(factor) : paint.dim(factor),
-               better ? paint.good("ours") : paint.dim("baseline"), view.shapes(1) + "; " + verdict_counts(view)});
+               better ? paint.good("ours") : paint.dim("baseline"), verdict_counts(view), view.shapes(1)});
   }
   return table.text(paint);
 }
@@ -163,15 +168,15 @@ Json final_json(const RunView& run) {
   return {{"run_dir", run.directory},
           {"device", run.request.device},
           {"trials", run.trials()},
-          {"kept", run.kept()},
-          {"kernels_better", run.kernels_better()},
+          {"kept", run.kernels_better()},
+          {"kept_trials", run.kept()},
           {"tasks", tasks},
           {"end_to_end", run.end_to_end()}};
 }
 
 std::string summary_text(const RunView& run, size_t width, bool colour) {
   const Paint paint(colour);
-  return fmt::format("{}  {} experiments, {} kept; {} of {} kernels beat the best baseline\n\n{}\n{}",
+  return fmt::format("{}  {} experiments, {} steps forward; {} of {} kernels beat the best baseline\n\n{}\n{}",
                      paint.strong(cut(run.request.model, width)), run.trials(), run.kept(), run.kernels_better(), run.tasks.size(),
                      task_table(run, width, paint), end_to_end_table(run, width, paint));
 }
