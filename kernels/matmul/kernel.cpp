@@ -85,7 +85,7 @@ constexpr int64_t block_width = int64_t{PANELS} * width;
 
 void pack_weight(int64_t block, int64_t, void*, const T* weight, T* packed, int64_t N, int64_t K, int64_t w_n, int64_t w_k) {
   const int64_t first = block * width;
-  ak::pack_panel(packed + first * K, width, weight + first * w_n, w_n, w_k, N - first < width ? N - first : width, K);
+  ak::pack_panel(packed + first * K, width, width, weight + first * w_n, w_n, w_k, N - first < width ? N - first : width, K);
 }
 AK_KERNEL(pack_weight)
 
@@ -137,14 +137,7 @@ void matmul(int64_t block, int64_t, void* scratch, const T* x, const T* weight, 
   do {
     const int64_t depth = K - k < BLOCK_K ? K - k : BLOCK_K;
     const bool last = k + depth == K;
-    const float* block_x = copy;
-    int64_t block_row = most_k + 16;
-    if (__is_same(T, float) && x_k == 1 && !COPY_X) {
-      block_x = reinterpret_cast<const float*>(x) + first_m * x_m + k;
-      block_row = x_m;
-    } else {
-      ak::copy_rows(copy, block_row, x + first_m * x_m + k * x_k, x_m, x_k, count_m, depth, depth);
-    }
+    const ak::RowBlock of_x = ak::float_rows<COPY_X>(copy, most_k + 16, x + first_m * x_m + k * x_k, x_m, x_k, count_m, depth);
     for (int64_t j = 0; j < count_n; j += width) {
       const int64_t columns = count_n - j < width ? count_n - j : width;
       const auto finish = [&](int64_t i, int64_t n) {
@@ -156,12 +149,12 @@ void matmul(int64_t block, int64_t, void* scratch, const T* x, const T* weight, 
         }
       };
       if (PACK) {
-        ak::multiply_strip<rows, vectors, AHEAD>(block_x, block_row, count_m, packed + (first_n + j) * K + k * width, width, depth, sums + j,
+        ak::multiply_strip<rows, vectors, AHEAD>(of_x.data, of_x.row, count_m, packed + (first_n + j) * K + k * width, width, depth, sums + j,
                                                  block_width, k > 0, finish);
       } else {
         float* panel = panels + j * most_k;
-        ak::pack_panel(panel, width, weight + (first_n + j) * w_n + k * w_k, w_n, w_k, columns, depth);
-        ak::multiply_strip<rows, vectors, AHEAD>(block_x, block_row, count_m, panel, width, depth, sums + j, block_width, k > 0, finish);
+        ak::pack_panel(panel, width, width, weight + (first_n + j) * w_n + k * w_k, w_n, w_k, columns, depth);
+        ak::multiply_strip<rows, vectors, AHEAD>(of_x.data, of_x.row, count_m, panel, width, depth, sums + j, block_width, k > 0, finish);
       }
     }
     k += depth;

@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import json
+import logging
 import os
 import platform
 import struct
@@ -18,6 +19,7 @@ _VERBS = {"load": "autokernel.session", "capture": "autokernel.session", "patter
 def main():
     """Greet, then answer requests until the engine closes its end."""
     os.dup2(2, 1)
+    logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)  # prints what the reply says anyway
     for descriptor in (REQUESTS, REPLIES):
         os.set_inheritable(descriptor, False)
     try:

@@ -44,16 +44,16 @@ inline void transpose(Floats<W> (&v)[W]) {
   }
 }
 
-/// Pack a panel: `panel[k * width + j] = source[j * row + k * column]` for j < rows and k < depth, 0 for rows <= j < width.
+/// Pack a panel: `panel[k * panel_row + j] = source[j * row + k * column]` for j < rows and k < depth, 0 for rows <= j < width.
 /// `width` is a multiple of 16.
 template <class P, class S>
-inline void pack_panel(P* panel, int64_t width, const S* source, int64_t row, int64_t column, int64_t rows, int64_t depth) {
+inline void pack_panel(P* panel, int64_t panel_row, int64_t width, const S* source, int64_t row, int64_t column, int64_t rows, int64_t depth) {
   constexpr int W = native_lanes;
   for (int64_t j = 0; j < width; j += W) {
     const int64_t here = rows - j < W ? rows - j : W;
     int64_t k = 0;
     if (here == W && row == 1) {
-      for (; k < depth; ++k) store<W>(panel + k * width + j, load<W>(source + j + k * column));
+      for (; k < depth; ++k) store<W>(panel + k * panel_row + j, load<W>(source + j + k * column));
     } else if (here == W && column == 1) {
       for (; k + W <= depth; k += W) {
         Floats<W> v[W];
@@ -61,12 +61,12 @@ inline void pack_panel(P* panel, int64_t width, const S* source, int64_t row, in
         for (int i = 0; i < W; ++i) v[i] = load<W>(source + (j + i) * row + k);
         transpose<W>(v);
 #pragma GCC unroll 16
-        for (int i = 0; i < W; ++i) store<W>(panel + (k + i) * width + j, v[i]);
+        for (int i = 0; i < W; ++i) store<W>(panel + (k + i) * panel_row + j, v[i]);
       }
     }
     for (; k < depth; ++k) {
       for (int64_t i = 0; i < W; ++i) {
-        panel[k * width + j + i] = i < here ? static_cast<P>(static_cast<float>(source[(j + i) * row + k * column])) : P(0.0f);
+        panel[k * panel_row + j + i] = i < here ? static_cast<P>(static_cast<float>(source[(j + i) * row + k * column])) : P(0.0f);
       }
     }
   }
@@ -84,6 +84,22 @@ inline void copy_rows(float* to, int64_t to_row, const S* from, int64_t row, int
     for (; k < depth; ++k) to[i * to_row + k] = static_cast<float>(from[i * row + k * column]);
     for (; k < width; ++k) to[i * to_row + k] = 0.0f;
   }
+}
+
+/// A block of a matrix as rows of float.
+struct RowBlock {
+  const float* data;
+  int64_t row;
+};
+
+/// The block where it lies if it is float with columns side by side and `copy` is not asked for, else a copy in `space`.
+template <bool copy, class S>
+inline RowBlock float_rows(float* space, int64_t space_row, const S* from, int64_t row, int64_t column, int64_t rows, int64_t depth) {
+  if constexpr (__is_same(S, float) && !copy) {
+    if (column == 1) return {from, row};
+  }
+  copy_rows(space, space_row, from, row, column, rows, depth, depth);
+  return {space, space_row};
 }
 
 // ---- micro-kernel --------------------------------------------------------------------------------------------------

@@ -1,0 +1,146 @@
+"""Values for the inputs of a task: each generator is a kind of data that breaks some kernels.
+
+Magnitudes depend on the dtype, so that PyTorch's own result in that dtype still means something.
+"""
+
+import math
+
+import torch
+
+from autokernel.errors import user_error
+
+_LARGE = {torch.float16: 100.0, torch.bfloat16: 1e4, torch.float32: 1e4, torch.float64: 1e4}
+_OFFSET = {torch.float16: 256.0, torch.bfloat16: 64.0, torch.float32: 1e4, torch.float64: 1e4}  # still resolves a spread of 1
+_DECADES = {torch.float16: 2.0, torch.bfloat16: 3.0, torch.float32: 3.0, torch.float64: 3.0}
+
+
+def _normal(shape, dtype, random):
+    return torch.randn(shape, generator=random)
+
+
+def _uniform(shape, dtype, random):
+    return torch.rand(shape, generator=random) * 2 - 1
+
+
+def _large(shape, dtype, random):
+    return _normal(shape, dtype, random) * _LARGE[dtype]
+
+
+def _small(shape, dtype, random):
+    return _normal(shape, dtype, random) * 1e-3
+
+
+def _offset(shape, dtype, random):
+    return _normal(shape, dtype, random) + _OFFSET[dtype]
+
+
+def _negative(shape, dtype, random):
+    return _normal(shape, dtype, random) - 100
+
+
+def _positive(shape, dtype, random):
+    return _normal(shape, dtype, random).abs() + 1e-2
+
+
+def _mixed_scale(shape, dtype, random):
+    decades = _DECADES[dtype]
+    return _normal(shape, dtype, random) * torch.pow(10.0, (torch.rand(shape, generator=random) * 2 - 1) * decades)
+
+
+def _constant(shape, dtype, random):
+    return torch.full(shape, 1234.0 if torch.rand((), generator=random) < 0.5 else -1234.0)
+
+
+def _zeros(shape, dtype, random):
+    return torch.zeros(shape)
+
+
+def _alternating(shape, dtype, random):
+    """300, -300, …: squares and sums overflow float16, the mean does not."""
+    signs = 1 - 2 * (torch.arange(math.prod(shape)) % 2)
+    return signs.reshape(shape) * 300.0
+
+
+def _denormal(shape, dtype, random):
+    return _uniform(shape, dtype, random).double() * torch.finfo(dtype).tiny
+
+
+def _infinite(shape, dtype, random):
+    """A row of -inf, a row whose first half is -inf, and in every third row from then on one infinity; the rest is normal."""
+    values = _normal(shape, dtype, random)
+    rows = _rows(values)
+    for row in range(min(len(rows), 2)):
+        width = rows.shape[1] if row == 0 and len(rows) > 1 else rows.shape[1] // 2
+        rows[row, :width] = -math.inf
+    for row in range(2, len(rows), 3):
+        rows[row, _pick(rows.shape[1], random)] = math.inf if row % 2 else -math.inf
+    if len(rows) == 1 and rows.shape[1] == 1:
+        rows[0, 0] = math.inf
+    return values
+
+
+def _nan(shape, dtype, random):
+    """One NaN in every third row; the other rows must stay clean."""
+    values = _normal(shape, dtype, random)
+    rows = _rows(values)
+    for row in range(0, len(rows), 3):
+        rows[row, _pick(rows.shape[1], random)] = math.nan
+    return values
+
+
+_GENERATORS = {"normal": _normal, "uniform": _uniform, "large": _large, "small": _small, "offset": _offset, "negative": _negative,
+               "positive": _positive, "mixed_scale": _mixed_scale, "constant": _constant, "zeros": _zeros, "alternating": _alternating,
+               "denormal": _denormal, "infinite": _infinite, "nan": _nan, "all_ignored": _normal}
+ONE_TENSOR_ONLY = {"infinite", "nan"}  # special values in every input would leave nothing finite to compare
+MAY_BE_SCALED = {"normal", "uniform", "large", "offset", "negative", "positive", "mixed_scale", "constant", "alternating"}
+
+
+def check_generator(name):
+    if name not in _GENERATORS:
+        raise user_error(f"Unknown generator '{name}': the worker knows {', '.join(_GENERATORS)}.")
+
+
+def data(name, shape, dtype, random):
+    """Values of a data tensor."""
+    if dtype == torch.bool:
+        return torch.rand(shape, generator=random) < 0.7
+    if not dtype.is_floating_point:
+        return torch.randint(-100, 100, shape, generator=random).to(dtype)
+    return _GENERATORS[name](tuple(shape), dtype, random).to(dtype)
+
+
+def weight(shape, dtype, random):
+    """Values of a weight: around 1 for a vector, of the usual spread 1/sqrt(fan-in) for a matrix."""
+    if dtype == torch.bool or not dtype.is_floating_point:
+        return data("normal", shape, dtype, random)
+    values = torch.randn(tuple(shape), generator=random)
+    if len(shape) < 2:
+        return (1 + 0.5 * values).to(dtype)
+    return (values / math.sqrt(max(shape[-1], 1))).to(dtype)
+
+
+def index(shape, dtype, limit, ignored, all_ignored, random):
+    """Integers in [0, limit): first and last and a repetition among them, and some equal to `ignored` where the contract has one."""
+    values = torch.randint(0, max(limit, 1), tuple(shape), generator=random)
+    flat = values.view(-1)
+    for place, value in ((0, 0), (flat.numel() - 1, max(limit - 1, 0))):
+        if flat.numel() > 1:
+            flat[place] = value
+    if flat.numel() > 3:
+        flat[1] = flat[2]
+    if ignored is not None and flat.numel():
+        hidden = torch.rand(flat.shape, generator=random) < 0.125
+        if flat.numel() > 3:
+            hidden[_pick(flat.numel(), random)] = True
+        flat[hidden | all_ignored] = ignored
+    return values.to(dtype)
+
+
+def _rows(values):
+    if values.numel() == 0:
+        return values.reshape(0, 1)
+    return values.view(-1, values.shape[-1]) if values.dim() else values.view(1, 1)
+
+
+def _pick(size, random):
+    return int(torch.randint(0, size, (), generator=random))

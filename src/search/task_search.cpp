@@ -1,0 +1,131 @@
+// One experiment after another on one task.
+#include "search/task_search.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/file.h"
+
+namespace ak::search {
+namespace {
+
+/// Mean over the workload's calls.
+double mean_over_calls(const kernel::Task& task, const Expression& expression) {
+  double sum = 0, calls = 0;
+  for (const kernel::Binding& binding : task.workload) {
+    sum += static_cast<double>(expression.evaluate(task.names(binding))) * static_cast<double>(binding.calls);
+    calls += static_cast<double>(binding.calls);
+  }
+  return calls > 0 ? sum / calls : 0;
+}
+
+double ratio(double numerator, double denominator) { return denominator > 0 ? numerator / denominator : 0; }
+
+}  // namespace
+
+Rate rate_of(const kernel::Task& task, const Ceilings& ceilings, double us) {
+  if (us <= 0) return {};
+  return {mean_over_calls(task, task.flops) / us * 1e-6, 100 * roofline_us(task, ceilings) / us};
+}
+
+double roofline_us(const kernel::Task& task, const Ceilings& ceilings) {
+  const auto peak = ceilings.flops_per_second.find(task.dtype);
+  const double arithmetic_s = peak == ceilings.flops_per_second.end() ? 0 : ratio(mean_over_calls(task, task.flops), peak->second);
+  const double memory_s = ratio(mean_over_calls(task, task.bytes), ceilings.bytes_per_second);
+  return 1e6 * std::max(arithmetic_s, memory_s);
+}
+
+const Step& BenchResult::result() const {
+  const auto kept = std::find_if(steps.rbegin(), steps.rend(), [](const Step& step) { return step.kept(); });
+  return kept == steps.rend() ? steps.front() : *kept;
+}
+
+TaskSearch::TaskSearch(store::Run& run, judge::Judge& judge, const std::string& task, Settings settings)
+    : run_(run), judge_(judge), task_(run.task(task)), settings_(std::move(settings)), proposer_(make_proposer(settings_.strategy, settings_.seed)) {
+  kernel::KernelFile file = kernel::KernelFile::read(run_.best_path(task));
+  if (run_.state(task).incumbent) incumbent_ = judge::Candidate{file, file.defaults()};
+  look_at(std::move(file));
+}
+
+void TaskSearch::look_at(kernel::KernelFile file) {
+  space_ = std::make_unique<Space>(std::move(file), task_, settings_.device_facts, settings_.highest_tier);
+  history_ = std::make_unique<History>(*space_, run_.state(task_.id).trials);
+}
+
+std::optional<Proposal> TaskSearch::propose() { return proposer_->next(*history_); }
+
+Step TaskSearch::run(const Proposal& proposal) {
+  const judge::Candidate candidate{proposal.kernel_text ? kernel::KernelFile::parse(*proposal.kernel_text, "the proposed kernel") : space_->file(),
+                                   proposal.point};
+  Step step{proposal, judge_twice(candidate), std::nullopt};
+  if (step.judgement.verdict == judge::Verdict::failed_environment) return step;
+  const std::string text = candidate.file.with_defaults(candidate.point);
+  store::Trial trial = make_trial(proposal, step.judgement, candidate);
+  trial.experiment = run_.record(trial, text);
+  history_->add(trial);
+  step.trial = std::move(trial);
+  if (step.kept()) {
+    incumbent_ = judge::Candidate{candidate.file, candidate.point};
+    if (proposal.kernel_text) look_at(candidate.file);
+  }
+  return step;
+}
+
+judge::Judgement TaskSearch::judge_twice(const judge::Candidate& candidate) {
+  const judge::Candidate* incumbent = incumbent_ ? &*incumbent_ : nullptr;
+  judge::Judgement judgement = judge_.judge(candidate, incumbent);
+  return judgement.verdict == judge::Verdict::failed_environment ? judge_.judge(candidate, incumbent) : judgement;
+}
+
+store::Trial TaskSearch::make_trial(const Proposal& proposal, const judge::Judgement& judgement, const judge::Candidate& candidate) const {
+  store::Trial trial;
+  trial.task = task_.id;
+  trial.proposer = proposal.proposer;
+  trial.note = proposal.note;
+  trial.point = proposal.point;
+  trial.verdict = judge::name_of(judgement.verdict);
+  trial.rule = judgement.rule;
+  trial.evidence = judgement.evidence.dump(-1, ' ', false, Json::error_handler_t::replace);  // a log may be cut inside a character
+  trial.kernel_hash = kernel_hash(candidate.file, candidate.point);
+  trial.median_us = judgement.median_us;
+  trial.compile_seconds = judgement.compile_seconds;
+  trial.judge_seconds = judgement.judge_seconds;
+  trial.peak_memory_mb = judgement.peak_memory_mb;
+  const Rate rate = rate_of(task_, settings_.ceilings, judgement.median_us);
+  trial.tflops = rate.tflops;
+  trial.percent_of_peak = rate.percent_of_peak;
+  if (const auto& baseline = run_.state(task_.id).baseline) {
+    trial.speedup_vs_best = ratio(baseline->best_us, judgement.median_us);
+    trial.speedup_vs_eager = ratio(baseline->eager_us, judgement.median_us);
+  }
+  return trial;
+}
+
+BenchResult TaskSearch::bench_edited(const std::string& kernel_text, const std::string& note, int tune) {
+  kernel::KernelFile file = kernel::KernelFile::parse(kernel_text, run_.kernel_path(task_.id).string());
+  kernel::KernelFile before = space_->file();
+  const kernel::Point defaults = file.defaults();
+  look_at(std::move(file));
+  BenchResult result;
+  result.steps.push_back(run({defaults, "hand", note, std::nullopt}));
+  for (int i = 0; i < tune; ++i) {
+    auto step = tune_once(note);
+    if (!step) break;
+    result.steps.push_back(std::move(*step));
+  }
+  if (!result.kept()) {
+    run_.revert(task_.id);
+    look_at(std::move(before));
+  }
+  return result;
+}
+
+std::optional<Step> TaskSearch::tune_once(const std::string& note) {
+  auto proposal = propose();
+  if (!proposal) return std::nullopt;
+  proposal->note = note.empty() ? proposal->note : note + ": " + proposal->note;
+  return run(*proposal);
+}
+
+}  // namespace ak::search
