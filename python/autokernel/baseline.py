@@ -47,11 +47,11 @@ def _spelled(task, tensors, compiled):
     name = task.table.get("spelling")
     if not name:
         return lambda: task.reference(tensors)
-    spelling = task.family.spelling(name)
+    spelling = task.family.spelling(name, tensors, task.table.get("options", {}))
     function = task.family.function(name)
     scalars = {key: task.table.get("scalars", {}).get(key, task.family.scalars.get(key)) for key in spelling.get("scalars", [])}
     arguments = {tensor["name"]: as_spelled(tensors[tensor["name"]], tensor["shape"], spelling["labels"][tensor["name"]])
-                 for tensor in task.inputs() if tensor["name"] in spelling["labels"]}
+                 for tensor in task.inputs()}
     if compiled:
         torch._dynamo.reset()
         function = torch.compile(function, dynamic=False)

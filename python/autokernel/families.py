@@ -37,11 +37,15 @@ class Family:
             raise user_error(f"{self.folder}/reference.py has no function '{name}'.")
         return getattr(self.module, name)
 
-    def spelling(self, name):
-        """The table of a spelling in family.toml."""
-        for spelling in self.spellings:
-            if spelling["function"] == name:
+    def spelling(self, name, tensors, options):
+        """The table of a spelling in family.toml: of those with this function, one that takes these `tensors` under these `options`."""
+        named = [spelling for spelling in self.spellings if spelling["function"] == name]
+        for spelling in named:
+            inputs = {key for key in spelling["labels"] if self.tensor(key)["role"] != "output"}
+            if inputs == set(tensors) and {**self.options, **options} == {**self.options, **spelling.get("options", {})}:
                 return spelling
+        if named:
+            raise user_error(f"The spelling {name} of {self.name} takes other tensors or options than the task has.")
         raise user_error(f"The family {self.name} has no spelling '{name}'.")
 
     def tensor(self, name):

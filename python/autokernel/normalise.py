@@ -203,7 +203,14 @@ def _functional_form(node):
     name, _, overload = rest.partition(".")
     if namespace != "aten" or not name.endswith("_") or name.endswith("__"):
         return None
+    if not _same_dtypes(node):
+        return None  # in place keeps the dtype where the plain form would promote
     return getattr(getattr(aten, name[:-1], None), overload, None)
+
+
+def _same_dtypes(node):
+    values = [argument.meta.get("val") for argument in node.all_input_nodes]
+    return len({value.dtype for value in values if isinstance(value, torch.Tensor) and value.dim() and value.dtype != torch.bool}) <= 1
 
 
 def _seen_elsewhere(graph, node, argument):

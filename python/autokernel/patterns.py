@@ -92,14 +92,15 @@ def family_patterns(folder, dtype):
             family.module  # noqa: B018 - an import error is the family's, said once
     except WorkerError as error:
         return {"patterns": [], "errors": [{"family": os.path.basename(folder), "spelling": "", "message": error.message}]}
-    found, errors = [], []
+    found, errors = {}, []  # two spellings may be one in this dtype, as a cast to it does nothing: the first stands
     for spelling in spellings:
         try:
-            found.append(spelling_pattern(family, spelling, dtype))
+            pattern = spelling_pattern(family, spelling, dtype)
+            found.setdefault(json.dumps([pattern[key] for key in ("options", "inputs", "nodes", "outputs")]), pattern)
         except Exception as error:
             message = error.message if isinstance(error, WorkerError) else describe(error)
             errors.append({"family": family.name, "spelling": spelling.get("function", ""), "message": message})
-    return {"patterns": found, "errors": errors}
+    return {"patterns": list(found.values()), "errors": errors}
 
 
 def spelling_pattern(family, spelling, dtype):

@@ -1,0 +1,204 @@
+"""Fixtures: values by generator, layouts, and what PyTorch expects, read back from the files."""
+
+import json
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from autokernel import baseline, fixtures, generators, safetensors
+from autokernel.errors import WorkerError
+from conftest import scaled_task
+
+
+class Session:
+    def __init__(self, directory):
+        self.directory = str(directory)
+
+    def families_directory(self, arguments):
+        return self.directory
+
+
+def quiet(text, done=0, total=0):
+    pass
+
+
+def made(families, tmp_path, case, **task):
+    """The two files of a case: ({name: tensor in its layout}, {name: tensor}, metadata of the expected)."""
+    arguments = {"task": scaled_task(**task), "case": {"seed": 11, "generator": "normal", **case}, "directory": str(tmp_path / "fixture")}
+    result = fixtures.fixtures(Session(families), arguments, quiet)
+    storages, layout = safetensors.read(result["inputs"])
+    expected, metadata = safetensors.read(result["expected"])
+    inputs = {name: storage.as_strided(json.loads(layout[f"{name}.shape"]), json.loads(layout[f"{name}.strides"]), int(layout[f"{name}.offset"]))
+              for name, storage in storages.items()}
+    return inputs, expected, metadata
+
+
+def by_hand(x, weight, eps=1e-6):
+    x, weight = x.double(), weight.double()
+    return (x - x.mean(-1, keepdim=True)) / (x.abs().max(-1, keepdim=True).values + eps) * weight
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_expected_values_are_pytorchs(families, tmp_path, dtype):
+    inputs, expected, metadata = made(families, tmp_path, {"dims": {"M": 5, "N": 33}}, dtype=dtype)
+    assert str(inputs["x"].dtype) == f"torch.{dtype}" and inputs["weight"].std() > 0.1
+    torch.testing.assert_close(expected["out.reference"], by_hand(inputs["x"], inputs["weight"]), rtol=1e-13, atol=1e-15)
+    x = inputs["x"]
+    eager = (x - x.mean(-1, keepdim=True)) / (x.abs().amax(-1, keepdim=True) + 1e-6) * inputs["weight"]
+    assert torch.equal(expected["out.eager"], eager.double())
+    assert not torch.equal(expected["out.eager"], expected["out.reference"])
+    assert metadata == {"out.shape": "[5, 33]", "out.strides": "[33, 1]", "out.dtype": dtype}
+
+
+def test_the_seed_decides_everything(families, tmp_path):
+    first, again, other = (made(families, tmp_path, {"dims": {"M": 3, "N": 8}, "seed": seed})[0] for seed in (1, 1, 2))
+    assert torch.equal(first["x"], again["x"]) and torch.equal(first["weight"], again["weight"])
+    assert not torch.equal(first["x"], other["x"]) and not torch.equal(first["x"][0], first["weight"])
+
+
+@pytest.mark.parametrize(("case", "strides", "offset"), [
+    ({"layout": "contiguous"}, (7, 1), 0),
+    ({"layout": "strided"}, (10, 1), 0),
+    ({"layout": "strided", "seed": 12}, (15, 1), 0),
+    ({"layout": "misaligned"}, (7, 1), 4),
+    ({"layout": "transposed"}, (1, 3), 0),
+    ({"strides": {"x": [50, 2]}}, (50, 2), 0),
+    ({"strides": {"x": [0, 1]}, "layout": "strided"}, (0, 1), 0),
+])
+def test_layouts(families, tmp_path, case, strides, offset):
+    inputs, expected, metadata = made(families, tmp_path, {"dims": {"M": 3, "N": 7}, **case})
+    x = inputs["x"]
+    assert x.stride() == strides and x.storage_offset() == offset and x.shape == (3, 7)
+    assert x.untyped_storage().nbytes() == 4 * (offset + 1 + 2 * strides[0] + 6 * strides[1])
+    outside = torch.ones(x.untyped_storage().nbytes() // 4, dtype=torch.bool)
+    outside.as_strided(x.shape, strides, offset).fill_(False)
+    whole = torch.empty(0).set_(x.untyped_storage())
+    assert torch.isnan(whole[outside]).all() and torch.isfinite(x).all()
+    torch.testing.assert_close(expected["out.reference"], by_hand(x, inputs["weight"]), rtol=1e-13, atol=1e-15)
+    assert expected["out.reference"].stride() == (7, 1)
+
+
+@pytest.mark.parametrize("dims", [{"M": 0, "N": 5}, {"M": 1, "N": 1}, {"M": 65537, "N": 1}])
+def test_small_and_empty_dims(families, tmp_path, dims):
+    inputs, expected, _ = made(families, tmp_path, {"dims": dims})
+    assert list(inputs["x"].shape) == list(expected["out.reference"].shape) == [dims["M"], dims["N"]]
+
+
+def test_an_absent_tensor_is_not_made(families, tmp_path):
+    inputs, expected, _ = made(families, tmp_path, {"dims": {"M": 4, "N": 6}}, has_weight=False)
+    assert set(inputs) == {"x"}
+    torch.testing.assert_close(expected["out.reference"], by_hand(inputs["x"], torch.ones(6)), rtol=1e-13, atol=1e-15)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("generator", sorted(generators.MAY_BE_SCALED | {"small", "denormal"}))
+def test_the_eager_result_is_finite_where_the_reference_is(families, tmp_path, generator, dtype):
+    inputs, expected, _ = made(families, tmp_path, {"dims": {"M": 6, "N": 40}, "generator": generator}, dtype=dtype)
+    assert torch.equal(torch.isfinite(expected["out.eager"]), torch.isfinite(expected["out.reference"]))
+    assert inputs["x"].abs().max() > 0
+
+
+def test_generators_make_what_they_say():
+    random = torch.Generator().manual_seed(4)
+    values = {name: generators.data(name, (40, 64), torch.float32, random) for name in generators._GENERATORS}
+    assert values["large"].std() > 5e3 and values["small"].abs().max() < 1e-2
+    assert abs(values["offset"].mean() - 1e4) < 1 and 0.9 < values["offset"].std() < 1.1
+    assert values["mixed_scale"].abs().max() / values["mixed_scale"].abs().median() > 100
+    assert values["constant"].unique().numel() == 1 and abs(float(values["constant"][0, 0])) == 1234
+    assert values["alternating"][0, :3].tolist() == [300, -300, 300]
+    assert 0 < values["denormal"].abs().max() < torch.finfo(torch.float32).tiny
+    assert values["negative"].max() < -90 and values["positive"].min() > 0
+
+
+def test_infinite_and_nan_touch_some_rows_only(families, tmp_path):
+    inputs, expected, _ = made(families, tmp_path, {"dims": {"M": 12, "N": 10}, "generator": "infinite"})
+    x = inputs["x"]
+    assert (x[0] == -math.inf).all() and (x[1, :5] == -math.inf).all() and torch.isfinite(x[1, 5:]).all()
+    assert torch.isfinite(x[3]).all() and torch.isinf(x).any(-1).sum() == 6 and (x == math.inf).any()
+    assert torch.isfinite(inputs["weight"]).all()
+    inputs, expected, _ = made(families, tmp_path, {"dims": {"M": 12, "N": 10}, "generator": "nan"})
+    bad = torch.isnan(inputs["x"]).any(-1)
+    assert bad.sum() == 4 and torch.equal(torch.isnan(expected["out.reference"]).any(-1), bad)
+
+
+def test_indices_reach_both_ends_repeat_and_hide_some():
+    random = torch.Generator().manual_seed(5)
+    values = generators.index((50,), torch.int64, 9, -100, False, random)
+    seen = values[values != -100]
+    assert values.dtype == torch.int64 and 0 < (values == -100).sum() < 25 and seen.min() == 0 and seen.max() == 8
+    assert seen.unique().numel() < seen.numel()
+    assert (generators.index((7,), torch.int64, 9, -100, True, random) == -100).all()
+    assert set(generators.index((4, 50), torch.bool, 2, None, False, random).unique().tolist()) == {False, True}
+    assert generators.index((0,), torch.int32, 9, -100, False, random).shape == (0,)
+
+
+def test_data_that_cannot_be_scaled_into_range_stay_as_drawn():
+    task = SimpleNamespace(table={"family": "sum"}, dtype="float16", inputs=lambda: [{"name": "x", "role": "data"}],
+                           reference=lambda named: [named["x"].sum() * 0 + named["x"].numel() * 40])
+    x = torch.randn(4096).half()
+    before = x.clone()
+    reference, eager = fixtures.expected(task, {"x": x}, {"generator": "normal"})
+    assert torch.equal(x, before) and float(reference[0]) == 4096 * 40 and torch.isinf(eager[0])
+
+
+@pytest.mark.parametrize(("case", "told"), [
+    ({"generator": "sparkling"}, "Unknown generator 'sparkling'"),
+    ({"layout": "spiral"}, "Unknown layout 'spiral'"),
+    ({"strides": {"x": [1]}}, "1 strides for the 2 dims of x"),
+    ({"dims": {"M": 3}}, "'N' has no value"),
+])
+def test_bad_cases_are_named(families, tmp_path, case, told):
+    with pytest.raises(WorkerError) as caught:
+        made(families, tmp_path, {"dims": {"M": 3, "N": 7}, **case})
+    assert caught.value.kind == "user" and told in caught.value.message
+
+
+def test_safetensors_keep_every_dtype(tmp_path):
+    tensors = {str(dtype): (torch.rand(3, 2) * 9).to(dtype) for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64,
+                                                                         torch.int32, torch.uint8, torch.bool)}
+    tensors["empty"] = torch.empty(0, 4)
+    size = safetensors.write(tmp_path / "file", tensors, {"key": "[1, 2]"})
+    back, metadata = safetensors.read(tmp_path / "file")
+    assert size == (tmp_path / "file").stat().st_size and metadata == {"key": "[1, 2]"}
+    assert all(torch.equal(back[name], tensor) and back[name].dtype == tensor.dtype for name, tensor in tensors.items())
+    raw = (tmp_path / "file").read_bytes()
+    assert (8 + int.from_bytes(raw[:8], "little")) % 8 == 0
+
+
+@pytest.mark.parametrize(("shape", "labels", "wanted"), [
+    (["M", "N"], ["*M", "N"], (3, 5)),
+    (["M", "N"], ["N", "M"], (5, 3)),
+    (["B", "H", "S", "L"], ["S", "L"], (7, 9)),
+    (["B", "H", "S", "L"], ["B", "1", "1", "L"], (2, 1, 1, 9)),
+    (["B", "H", "S", "L"], ["B", "S", "H", "L"], (2, 7, 4, 9)),
+    (["S", "L"], ["1", "S", "1", "L"], (1, 7, 1, 9)),
+])
+def test_tensors_as_a_spelling_receives_them(shape, labels, wanted):
+    sizes = {"M": 3, "N": 5, "B": 2, "H": 4, "S": 7, "L": 9}
+    tensor = torch.randn([sizes[name] for name in shape])
+    assert baseline.as_spelled(tensor, shape, labels).shape == wanted
+
+
+def measured(families, **task):
+    arguments = {"task": scaled_task(**task), "binding": {"dims": {"M": 4, "N": 6}}, "kinds": ["eager", "library"], "rounds": 4, "flush_bytes": 4096}
+    return baseline.baseline(Session(families), arguments, quiet)["kinds"]
+
+
+@pytest.mark.parametrize("spelling", ["centred", "columns"])
+def test_baseline_has_a_sample_a_round_and_kind(families, spelling):
+    for kind in measured(families, spelling=spelling).values():
+        assert len(kind["samples_us"]) == 4 and min(kind["samples_us"]) > 0
+
+
+def test_a_baseline_that_does_not_run_spares_the_others(families):
+    kinds = measured(families, spelling="halves")
+    assert "takes other tensors" in kinds["eager"]["error"] and len(kinds["library"]["samples_us"]) == 4
+
+
+def test_spelled_and_reference_agree_on_the_tensors_of_the_baseline(families):
+    task = fixtures.read_task(Session(families), {"task": scaled_task(spelling="columns")})
+    tensors = fixtures.build_inputs(task, {"dims": {"M": 4, "N": 6}, "seed": 2})
+    spelled = baseline._spelled(task, tensors, compiled=False)()
+    torch.testing.assert_close(spelled.t(), task.reference(tensors)[0])
