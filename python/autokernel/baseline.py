@@ -13,7 +13,9 @@ _KINDS = ("eager", "library", "compile")
 
 
 def baseline(session, arguments, progress):
-    """Samples of each kind: `eager` is the spelling as the model has it, `library` the family's reference, `compile` the compiled spelling."""
+    """Samples of each kind: `eager` is the spelling as the model wrote it,
+    `library` the family's reference, `compile` the compiled spelling.
+    """
     task = read_task(session, arguments)
     kinds = arguments.get("kinds") or list(_KINDS)
     unknown = [kind for kind in kinds if kind not in _KINDS]
@@ -50,8 +52,9 @@ def _spelled(task, tensors, compiled):
     spelling = task.family.spelling(name, tensors, task.table.get("options", {}))
     function = task.family.function(name)
     scalars = {key: task.table.get("scalars", {}).get(key, task.family.scalars.get(key)) for key in spelling.get("scalars", [])}
-    arguments = {tensor["name"]: as_spelled(tensors[tensor["name"]], tensor["shape"], spelling["labels"][tensor["name"]])
-                 for tensor in task.inputs()}
+    arguments = {
+        tensor["name"]: as_spelled(tensors[tensor["name"]], tensor["shape"], spelling["labels"][tensor["name"]]) for tensor in task.inputs()
+    }
     if compiled:
         torch._dynamo.reset()
         function = torch.compile(function, dynamic=False)

@@ -61,7 +61,9 @@ def _capture_by_dynamo(loaded, reason):
         with loaded.no_gradients():
             torch.compile(loaded.model, backend=collect, dynamic=False)(*loaded.args, **loaded.kwargs)
     except Exception as error:
-        raise user_error(f"The model can be captured neither by torch.export ({reason}) nor by Dynamo: {first_line(error)}", error) from error
+        raise user_error(
+            f"The model can be captured neither by torch.export ({reason}) nor by Dynamo: {first_line(error)}", error
+        ) from error
     finally:
         torch._dynamo.reset()
     if not graphs:

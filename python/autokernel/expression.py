@@ -6,10 +6,22 @@ import operator
 
 from autokernel.errors import user_error
 
-_OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.floordiv, ast.FloorDiv: operator.floordiv,
-              ast.Mod: operator.mod}
-_FUNCTIONS = {"min": min, "max": max, "cdiv": lambda a, b: -(-a // b), "align": lambda a, b: -(-a // b) * b,
-              "log2": lambda a: a.bit_length() - 1, "pow2ceil": lambda a: 1 << max(a - 1, 0).bit_length()}
+_OPERATORS = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.floordiv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+_FUNCTIONS = {
+    "min": min,
+    "max": max,
+    "cdiv": lambda a, b: -(-a // b),
+    "align": lambda a, b: -(-a // b) * b,
+    "log2": lambda a: a.bit_length() - 1,
+    "pow2ceil": lambda a: 1 << max(a - 1, 0).bit_length(),
+}
 
 
 def evaluate(text, names):
@@ -19,7 +31,9 @@ def evaluate(text, names):
     try:
         return _value(_parsed(text), names)
     except (KeyError, ValueError, SyntaxError, ZeroDivisionError) as error:
-        raise user_error(f"The expression '{text}' has no value: {type(error).__name__} {error}; known names are {', '.join(names)}.") from error
+        raise user_error(
+            f"The expression '{text}' has no value: {type(error).__name__} {error}; known names are {', '.join(names)}."
+        ) from error
 
 
 def names_in(text):

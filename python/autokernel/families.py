@@ -12,7 +12,14 @@ import torch
 from autokernel.errors import describe, user_error
 from autokernel.models import DTYPES
 
-OTHER_DTYPES = {"int64": torch.int64, "int32": torch.int32, "int16": torch.int16, "int8": torch.int8, "uint8": torch.uint8, "bool": torch.bool}
+OTHER_DTYPES = {
+    "int64": torch.int64,
+    "int32": torch.int32,
+    "int16": torch.int16,
+    "int8": torch.int8,
+    "uint8": torch.uint8,
+    "bool": torch.bool,
+}
 
 
 @dataclasses.dataclass
@@ -66,12 +73,18 @@ def read_family(folder):
     missing = [key for key in ("name", "dtypes", "tensor", "spelling") if key not in table]
     if missing:
         raise user_error(f"{path} lacks {', '.join(missing)}.")
-    return Family(table["name"], folder, table["dtypes"], table["tensor"], table.get("scalars", {}), table.get("options", {}), table["spelling"])
+    return Family(
+        table["name"], folder, table["dtypes"], table["tensor"], table.get("scalars", {}), table.get("options", {}), table["spelling"]
+    )
 
 
 def family_folders(directory):
     """The folders of `directory` that hold a family, by name."""
-    return [os.path.join(directory, name) for name in sorted(os.listdir(directory)) if os.path.isfile(os.path.join(directory, name, "family.toml"))]
+    return [
+        os.path.join(directory, name)
+        for name in sorted(os.listdir(directory))
+        if os.path.isfile(os.path.join(directory, name, "family.toml"))
+    ]
 
 
 def tensor_dtype(tensor, working):

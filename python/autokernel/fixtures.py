@@ -38,7 +38,14 @@ class Task:
     def reference(self, tensors):
         """The outputs of the oracle, as a list."""
         absent = {t["name"]: None for t in self.table["tensors"] if t.get("absent") and t["role"] != "output"}
-        named = {**self.family.scalars, **self.family.options, **self.table.get("scalars", {}), **self.table.get("options", {}), **absent, **tensors}
+        named = {
+            **self.family.scalars,
+            **self.family.options,
+            **self.table.get("scalars", {}),
+            **self.table.get("options", {}),
+            **absent,
+            **tensors,
+        }
         function = self.family.function(self.table.get("reference", {}).get("function", "reference"))
         return pytree.tree_leaves(call_accepted(function, named))
 
@@ -77,7 +84,10 @@ def build_inputs(task, case):
 
 
 def expected(task, tensors, case):
-    """(outputs in float64, outputs in the working dtype). Data whose result leaves the working dtype's range is scaled down where that helps."""
+    """(outputs in float64, outputs in the working dtype).
+
+    Data whose result leaves the working dtype's range is scaled down where that helps.
+    """
     with torch.no_grad():
         first = _both(task, tensors)
         if (case.get("generator") or "normal") not in generators.MAY_BE_SCALED or not _out_of_range(*first):
@@ -129,6 +139,7 @@ def _widened(tensor):
 
 
 # --- one tensor
+
 
 def _special_tensor(task, case):
     """The name of the one data tensor that gets infinities or NaN."""
@@ -205,6 +216,7 @@ def whole_storage(tensor):
 
 # --- files
 
+
 def _stored_inputs(tensors):
     metadata = {}
     for name, tensor in tensors.items():
@@ -236,5 +248,7 @@ def _stored_outputs(task, case, reference, eager):
 def _check_output(task, case, tensor, made):
     shape, dtype = [expression.evaluate(size, case["dims"]) for size in tensor["shape"]], tensor_dtype(tensor, task.dtype)
     if list(made.shape) != shape or made.dtype != dtype:
-        raise user_error(f"The reference of {task.table['family']} gives {tensor['name']} as {dtype_name(made.dtype)} {list(made.shape)}; "
-                         f"the task says {dtype_name(dtype)} {shape}.")
+        raise user_error(
+            f"The reference of {task.table['family']} gives {tensor['name']} as {dtype_name(made.dtype)} {list(made.shape)}; "
+            f"the task says {dtype_name(dtype)} {shape}."
+        )

@@ -88,9 +88,23 @@ def _nan(shape, dtype, random):
     return values
 
 
-_GENERATORS = {"normal": _normal, "uniform": _uniform, "large": _large, "small": _small, "offset": _offset, "negative": _negative,
-               "positive": _positive, "mixed_scale": _mixed_scale, "constant": _constant, "zeros": _zeros, "alternating": _alternating,
-               "denormal": _denormal, "infinite": _infinite, "nan": _nan, "all_ignored": _normal}
+_GENERATORS = {
+    "normal": _normal,
+    "uniform": _uniform,
+    "large": _large,
+    "small": _small,
+    "offset": _offset,
+    "negative": _negative,
+    "positive": _positive,
+    "mixed_scale": _mixed_scale,
+    "constant": _constant,
+    "zeros": _zeros,
+    "alternating": _alternating,
+    "denormal": _denormal,
+    "infinite": _infinite,
+    "nan": _nan,
+    "all_ignored": _normal,
+}
 ONE_TENSOR_ONLY = {"infinite", "nan"}  # special values in every input would leave nothing finite to compare
 MAY_BE_SCALED = {"normal", "uniform", "large", "offset", "negative", "positive", "mixed_scale", "constant", "alternating"}
 

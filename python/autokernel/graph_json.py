@@ -19,8 +19,12 @@ _OPTIONAL_DTYPE = ("aten.softmax.int", "aten.log_softmax.int", "aten.sum.", "ate
 
 def write_graphs(path, graphs, capture):
     """Write graph.json: `graphs` are Normalised, `capture` is "export" or "dynamo"."""
-    content = {"schema": "autokernel.graph/1", "torch": torch.__version__.split("+")[0], "capture": capture,
-               "graphs": [{"name": graph.name, "nodes": graph.nodes} for graph in graphs]}
+    content = {
+        "schema": "autokernel.graph/1",
+        "torch": torch.__version__.split("+")[0],
+        "capture": capture,
+        "graphs": [{"name": graph.name, "nodes": graph.nodes} for graph in graphs],
+    }
     write_json(path, content)
 
 
@@ -135,7 +139,12 @@ def _clamp_slice(node, named):
 def _drop_equal_dtype(node, named):
     """A dtype that says what is so anyway is the same as none."""
     first = _first_tensor(node)
-    if str(node.target).startswith(_OPTIONAL_DTYPE) and first is not None and first.is_floating_point() and named.get("dtype") == first.dtype:
+    if (
+        str(node.target).startswith(_OPTIONAL_DTYPE)
+        and first is not None
+        and first.is_floating_point()
+        and named.get("dtype") == first.dtype
+    ):
         named["dtype"] = None
 
 
@@ -167,7 +176,11 @@ def _outputs(node):
 def _output(value):
     if isinstance(value, torch.Tensor):
         strides = list(value.stride()) if value.layout == torch.strided else []
-        return {"dtype": dtype_name(value.dtype), "shape": [_size(size) for size in value.shape], "strides": [_size(size) for size in strides]}
+        return {
+            "dtype": dtype_name(value.dtype),
+            "shape": [_size(size) for size in value.shape],
+            "strides": [_size(size) for size in strides],
+        }
     if isinstance(value, torch.SymInt):
         return _size(value)
     return {"other": type(value).__name__}

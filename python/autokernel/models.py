@@ -12,11 +12,18 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-from autokernel.errors import describe, environment_error, user_error
+from autokernel.errors import WorkerError, describe, environment_error, user_error
 from autokernel.graph_json import dtype_name
 
-DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64,
-          "fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+DTYPES = {
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "float64": torch.float64,
+    "fp32": torch.float32,
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
+}
 
 
 @dataclasses.dataclass
@@ -41,8 +48,13 @@ class Loaded:
 
     def describe(self):
         """The result of the verb `load`."""
-        return {"parameters": sum(p.numel() for p in self.model.parameters()), "inputs": _tensors((self.args, self.kwargs)),
-                "output": _tensors(self.output), "warnings": self.warnings, "kind": self.kind}
+        return {
+            "parameters": sum(p.numel() for p in self.model.parameters()),
+            "inputs": _tensors((self.args, self.kwargs)),
+            "output": _tensors(self.output),
+            "warnings": self.warnings,
+            "kind": self.kind,
+        }
 
 
 def load(name, input_shape=None, dtype=None, device="cpu", seed=0):
@@ -81,6 +93,7 @@ def parse_device(name):
 
 
 # --- finding the model
+
 
 def _named(name):
     """(kind, model, inputs or None) of `file.py:Attribute` or `module:Attribute`."""
@@ -129,8 +142,11 @@ def _import_module(place):
 
 
 def _suggestion(module):
-    classes = [name for name, value in vars(module).items()
-               if inspect.isclass(value) and issubclass(value, torch.nn.Module) and value.__module__ == module.__name__]
+    classes = [
+        name
+        for name, value in vars(module).items()
+        if inspect.isclass(value) and issubclass(value, torch.nn.Module) and value.__module__ == module.__name__
+    ]
     return f" It defines: {', '.join(sorted(classes))}." if classes else ""
 
 
@@ -164,11 +180,13 @@ def _hf(name):
     try:
         import transformers
     except ImportError as error:
-        raise environment_error("hf: needs the package transformers, which is not installed: pip install transformers.") from error
+        raise environment_error(f"hf: needs the package transformers ({describe(error)}): pip install transformers.") from error
     try:
         config = transformers.AutoConfig.from_pretrained(directory, local_files_only=True)
         config.use_cache = False
         return "hf", _hf_class(transformers, config)(config), None
+    except WorkerError:
+        raise
     except Exception as error:
         raise user_error(f"The model of {directory} cannot be built: {describe(error)}", error) from error
 
@@ -185,6 +203,7 @@ def _hf_class(transformers, config):
 
 # --- preparing it
 
+
 def _prepared(name, model, dtype, device):
     try:
         return model.to(device=device, dtype=dtype).eval()
@@ -197,8 +216,11 @@ def _model_dtype(model):
 
 
 def _weight_warnings(model):
-    bad = [name for name, tensor in [*model.named_parameters(), *model.named_buffers()]
-           if tensor.is_floating_point() and not torch.is_inference(tensor) and bool(torch.isnan(tensor.detach()).any())]
+    bad = [
+        name
+        for name, tensor in [*model.named_parameters(), *model.named_buffers()]
+        if tensor.is_floating_point() and not torch.is_inference(tensor) and bool(torch.isnan(tensor.detach()).any())
+    ]
     if not bad:
         return []
     shown = ", ".join(bad[:3]) + (f" and {len(bad) - 3} more" if len(bad) > 3 else "")
@@ -206,6 +228,7 @@ def _weight_warnings(model):
 
 
 # --- inputs
+
 
 def _given_inputs(inputs, dtype, device):
     kwargs = dict(inputs) if isinstance(inputs, dict) else {}
@@ -222,8 +245,10 @@ def _given_inputs(inputs, dtype, device):
 def _make_inputs(loaded, shape, dtype, device, seed):
     """One float tensor if the model takes it, else one tensor of ids within the vocabulary that it looks them up in."""
     if shape is None:
-        raise user_error(f"{loaded.name} needs an input shape: give --input-shape, for example 1,256; or name a function that "
-                         "returns (model, example inputs).")
+        raise user_error(
+            f"{loaded.name} needs an input shape: give --input-shape, for example 1,256; or name a function that "
+            "returns (model, example inputs)."
+        )
     if any(not isinstance(size, int) or size < 0 for size in shape):
         raise user_error(f"An input shape is a list of sizes, not {shape}.")
     generator = torch.Generator().manual_seed(seed)
@@ -291,4 +316,6 @@ def _forward(loaded):
 
 
 def _tensors(tree):
-    return [{"dtype": dtype_name(leaf.dtype), "shape": list(leaf.shape)} for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+    return [
+        {"dtype": dtype_name(leaf.dtype), "shape": list(leaf.shape)} for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor)
+    ]

@@ -1,8 +1,9 @@
 """The one normaliser: any model, spelling or Dynamo graph becomes the same small vocabulary of pre-dispatch operators.
 
-A graph is exported without decompositions, wrappers of grad mode and autocast are inlined, operators that do nothing are removed, and where
-PyTorch has several names for one thing one is kept (`view` and `flatten` are `reshape`, `chunk` and `split` are slices, `t` is `transpose`).
-In-place operators become their plain form where nothing else sees the storage; what stays is marked, so that no pattern matches across it.
+A graph is exported without decompositions, wrappers of grad mode and autocast are inlined, operators that do nothing are removed, and
+where PyTorch has several names for one thing, one is kept (`view` and `flatten` are `reshape`, `chunk` and `split` are slices, `t` is
+`transpose`). In-place operators become their plain form where nothing else sees the storage; what stays is marked, so that no pattern
+matches across it.
 """
 
 import dataclasses
@@ -59,6 +60,7 @@ def normalise(model, args, kwargs=None, name="g0"):
 
 # --- placeholders
 
+
 def _parameter_kinds(args):
     return {i: "parameter" for i, leaf in enumerate(pytree.tree_leaves(args)) if isinstance(leaf, torch.nn.Parameter)}
 
@@ -94,6 +96,7 @@ def _dynamo_names(model):
 
 # --- higher-order wrappers
 
+
 def _inline_wrappers(module):
     """Replace `with no_grad()` and disabled autocast, which export wraps as calls of a submodule, by the body."""
     changed = True
@@ -119,7 +122,7 @@ def _wrapped_body(module, node):
         position = 4
     else:
         return None
-    return module.get_submodule(node.args[position].target), node.args[position + 1:]
+    return module.get_submodule(node.args[position].target), node.args[position + 1 :]
 
 
 def _inline(module, node, body, arguments):
@@ -145,6 +148,7 @@ def _inline(module, node, body, arguments):
 
 
 # --- mutation
+
 
 def storages(node):
     """Identities of the storages that a node's value lies in."""
@@ -259,15 +263,41 @@ def _returns_alias(node):
 
 # --- one name for one thing
 
-_DROPPED = {"aten._assert_tensor_metadata.default", "aten._assert_async.msg", "aten._assert_scalar.default", "aten.sym_constrain_range.default",
-            "aten.sym_constrain_range_for_size.default"}
-_IDENTITIES = {"aten.detach.default", "aten.detach_.default", "aten.alias.default", "aten.lift_fresh.default", "aten.lift_fresh_copy.default"}
+_DROPPED = {
+    "aten._assert_tensor_metadata.default",
+    "aten._assert_async.msg",
+    "aten._assert_scalar.default",
+    "aten.sym_constrain_range.default",
+    "aten.sym_constrain_range_for_size.default",
+}
+_IDENTITIES = {
+    "aten.detach.default",
+    "aten.detach_.default",
+    "aten.alias.default",
+    "aten.lift_fresh.default",
+    "aten.lift_fresh_copy.default",
+}
 _DROPOUTS = {"aten.dropout.default", "aten.feature_dropout.default", "aten.alpha_dropout.default", "aten.native_dropout.default"}
-_CASTS = {"aten.to.dtype", "aten.to.dtype_layout", "aten.to.device", "aten.to.other", "aten.to.prim_Device", "aten.to.prim_dtype",
-          "aten._to_copy.default", "aten.type_as.default"}
+_CASTS = {
+    "aten.to.dtype",
+    "aten.to.dtype_layout",
+    "aten.to.device",
+    "aten.to.other",
+    "aten.to.prim_Device",
+    "aten.to.prim_dtype",
+    "aten._to_copy.default",
+    "aten.type_as.default",
+}
 _SAME_IF_EQUAL = {"aten.contiguous.default", "aten.reshape.default", "aten.expand.default", "aten.slice.Tensor", "aten.expand_as.default"}
-_RESHAPES = {"aten.view.default", "aten._unsafe_view.default", "aten.flatten.using_ints", "aten.unflatten.int", "aten.view_as.default",
-             "aten.reshape_as.default", "aten.reshape.default"}
+_RESHAPES = {
+    "aten.view.default",
+    "aten._unsafe_view.default",
+    "aten.flatten.using_ints",
+    "aten.unflatten.int",
+    "aten.view_as.default",
+    "aten.reshape_as.default",
+    "aten.reshape.default",
+}
 _SPLITS = {"aten.chunk.default", "aten.split.Tensor", "aten.split.sizes", "aten.split_with_sizes.default", "aten.tensor_split.sections"}
 _MATMULS = {"aten.mm.default", "aten.bmm.default"}
 
@@ -289,8 +319,17 @@ def _canonicalise_node(graph, node, tainted):
         _plain_reshape(node)
     elif op in ("aten.expand.default", "aten.expand_as.default"):
         _set(node, aten.expand.default, node.args[0], _shape(node))
-    elif op in ("aten.permute.default", "aten.t.default", "aten.numpy_T.default", "aten.mT.default", "aten.swapaxes.default",
-                "aten.swapdims.default", "aten.transpose.int", "aten.adjoint.default", "aten.matrix_H.default"):
+    elif op in (
+        "aten.permute.default",
+        "aten.t.default",
+        "aten.numpy_T.default",
+        "aten.mT.default",
+        "aten.swapaxes.default",
+        "aten.swapdims.default",
+        "aten.transpose.int",
+        "aten.adjoint.default",
+        "aten.matrix_H.default",
+    ):
         _plain_transpose(node, op)
     elif op in _MATMULS:
         _set(node, aten.matmul.default, *node.args)
@@ -400,5 +439,10 @@ def _argument(node, name):
 
 
 def _same_tensor(a, b):
-    return (a.dtype == b.dtype and a.device == b.device and a.layout == b.layout and list(a.shape) == list(b.shape)
-            and list(a.stride()) == list(b.stride()))
+    return (
+        a.dtype == b.dtype
+        and a.device == b.device
+        and a.layout == b.layout
+        and list(a.shape) == list(b.shape)
+        and list(a.stride()) == list(b.stride())
+    )

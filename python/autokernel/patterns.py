@@ -42,11 +42,14 @@ def patterns(session, arguments, progress):
             traced = _cached(folder, dtype)
             found += traced["patterns"]
             errors += [error for error in traced["errors"] if error not in errors]
-    graph_json.write_json(arguments["path"], {"schema": "autokernel.patterns/1", "torch": torch.__version__.split("+")[0], "patterns": found})
+    graph_json.write_json(
+        arguments["path"], {"schema": "autokernel.patterns/1", "torch": torch.__version__.split("+")[0], "patterns": found}
+    )
     return {"patterns": len(found), "errors": errors}
 
 
 # --- cache
+
 
 def cache_directory():
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
@@ -82,6 +85,7 @@ def _content_hash(folder, dtype):
 
 # --- tracing
 
+
 def family_patterns(folder, dtype):
     """{"patterns": […], "errors": […]} of one family in one dtype."""
     try:
@@ -109,16 +113,24 @@ def spelling_pattern(family, spelling, dtype):
     _check_alike(*traces)
     unifier = _Unifier(*traces)
     inputs, outputs = _split_labels(family, spelling)
-    nodes = [{"name": a["name"], "op": a["op"], "args": unifier.unify(a["args"], b["args"])}
-             for a, b in zip(traces[0].body, traces[1].body)]
+    nodes = [
+        {"name": a["name"], "op": a["op"], "args": unifier.unify(a["args"], b["args"])} for a, b in zip(traces[0].body, traces[1].body)
+    ]
     _check_inputs_are_read(inputs, nodes)
     values = traces[0].output_values
     if len(values) != len(outputs):
         raise user_error(f"The spelling returns {len(values)} values where its labels name {len(outputs)} outputs.")
-    return {"family": family.name, "spelling": spelling["function"], "dtype": dtype, "options": {**family.options, **spelling.get("options", {})},
-            "inputs": [{"name": name, "labels": labels, "dtype": _dtype(family, name, dtype)} for name, labels in inputs.items()],
-            "nodes": nodes,
-            "outputs": [{**unifier.unify(value, value), "labels": labels, "name": name} for value, (name, labels) in zip(values, outputs.items())]}
+    return {
+        "family": family.name,
+        "spelling": spelling["function"],
+        "dtype": dtype,
+        "options": {**family.options, **spelling.get("options", {})},
+        "inputs": [{"name": name, "labels": labels, "dtype": _dtype(family, name, dtype)} for name, labels in inputs.items()],
+        "nodes": nodes,
+        "outputs": [
+            {**unifier.unify(value, value), "labels": labels, "name": name} for value, (name, labels) in zip(values, outputs.items())
+        ],
+    }
 
 
 def _dtype(family, name, dtype):
@@ -167,7 +179,9 @@ def _trace(family, spelling, dtype, trial):
     inputs, outputs = _split_labels(family, spelling)
     dims, leading = _choose_sizes(family, spelling, trial)
     scalars = _choose_scalars(family, spelling, trial)
-    tensors = [torch.empty(_shape(labels, dims, leading), dtype=tensor_dtype(family.tensor(name), dtype)) for name, labels in inputs.items()]
+    tensors = [
+        torch.empty(_shape(labels, dims, leading), dtype=tensor_dtype(family.tensor(name), dtype)) for name, labels in inputs.items()
+    ]
     graph = normalise(_Call(family.function(spelling["function"]), list(inputs), scalars), tensors)
     trace = _Trace(graph.nodes, dims, leading, scalars, list(inputs))
     for value, (name, labels) in zip(trace.output_values, outputs.items()):
@@ -179,7 +193,9 @@ def _check_output(family, dtype, trace, value, name, labels):
     made = trace.out[value["node"]][0]
     wanted = _shape(labels, trace.dims, trace.leading)
     if list(made["shape"]) != wanted or made["dtype"] != _dtype(family, name, dtype):
-        raise user_error(f"The output {name} is {made['dtype']} {made['shape']} where its labels {labels} say {_dtype(family, name, dtype)} {wanted}.")
+        raise user_error(
+            f"The output {name} is {made['dtype']} {made['shape']} where its labels {labels} say {_dtype(family, name, dtype)} {wanted}."
+        )
 
 
 def _shape(labels, dims, leading):
@@ -268,8 +284,8 @@ class _Unifier:
     def _list(self, x, y):
         for name, sizes in self.a.leading.items():
             others = self.b.leading[name]
-            if tuple(x[:len(sizes)]) == sizes and tuple(y[:len(others)]) == others:
-                return [{"expression": f"*{name}"}, *self._list(x[len(sizes):], y[len(others):])]
+            if tuple(x[: len(sizes)]) == sizes and tuple(y[: len(others)]) == others:
+                return [{"expression": f"*{name}"}, *self._list(x[len(sizes) :], y[len(others) :])]
         if len(x) != len(y):
             raise user_error(f"The two traces have lists of different lengths: {x} and {y}.")
         return [self.unify(one, other) for one, other in zip(x, y)]
@@ -281,8 +297,10 @@ class _Unifier:
                     return {"scalar": name}
             if (x, y) in self.explained:
                 return {"expression": self.explained[(x, y)]}
-        raise user_error(f"A constant of the trace that changes, {x} to {y}, is explained by no dim and no scalar "
-                         f"(sizes {self.a.dims} and {self.b.dims}, scalars {self.a.scalars} and {self.b.scalars}).")
+        raise user_error(
+            f"A constant of the trace that changes, {x} to {y}, is explained by no dim and no scalar "
+            f"(sizes {self.a.dims} and {self.b.dims}, scalars {self.a.scalars} and {self.b.scalars})."
+        )
 
 
 def _explanations(a, b):

@@ -23,8 +23,10 @@ def profile(session, arguments, progress):
     for position, (graph, inputs) in enumerate(zip(captured.graphs, captured.inputs)):
         progress(f"Timing the nodes of {graph.name}", position + 1, len(captured.graphs) + 1)
         nodes.update(_node_times(graph, inputs, iterations, device))
-    write_json(arguments["path"], {"schema": "autokernel.profile/1", "device": device.type, "iterations": iterations, "total_us": total_us,
-                                   "nodes": nodes})
+    write_json(
+        arguments["path"],
+        {"schema": "autokernel.profile/1", "device": device.type, "iterations": iterations, "total_us": total_us, "nodes": nodes},
+    )
     return {"total_us": total_us, "nodes": len(nodes)}
 
 

@@ -29,8 +29,13 @@ class Session:
     def families_directory(self, arguments):
         """Where kernels/<family>/ lie: said in the request, or before, or by the environment, or beside this package."""
         here = os.path.dirname(os.path.abspath(__file__))
-        candidates = [arguments.get("families"), self.families, os.environ.get("AUTOKERNEL_FAMILIES"), os.path.join(here, "kernels"),
-                      os.path.join(here, "..", "..", "kernels")]
+        candidates = [
+            arguments.get("families"),
+            self.families,
+            os.environ.get("AUTOKERNEL_FAMILIES"),
+            os.path.join(here, "kernels"),
+            os.path.join(here, "..", "..", "kernels"),
+        ]
         for candidate in candidates:
             if candidate and os.path.isdir(candidate):
                 return os.path.abspath(candidate)
@@ -41,8 +46,13 @@ def load(session, arguments, progress):
     """The verb `load`."""
     progress(f"Loading {arguments['model']}")
     session.loaded = session.captured = None
-    session.loaded = models.load(arguments["model"], arguments.get("input_shape"), arguments.get("dtype"), arguments.get("device") or "cpu",
-                                 arguments.get("seed") or 0)
+    session.loaded = models.load(
+        arguments["model"],
+        arguments.get("input_shape"),
+        arguments.get("dtype"),
+        arguments.get("device") or "cpu",
+        arguments.get("seed") or 0,
+    )
     return session.loaded.describe()
 
 

@@ -12,8 +12,15 @@ import traceback
 
 PROTOCOL = 1
 REQUESTS, REPLIES = 3, 4
-_VERBS = {"load": "autokernel.session", "capture": "autokernel.session", "patterns": "autokernel.patterns", "profile": "autokernel.profile",
-          "fixtures": "autokernel.fixtures", "baseline": "autokernel.baseline", "verify": "autokernel.verify"}
+_VERBS = {
+    "load": "autokernel.session",
+    "capture": "autokernel.session",
+    "patterns": "autokernel.patterns",
+    "profile": "autokernel.profile",
+    "fixtures": "autokernel.fixtures",
+    "baseline": "autokernel.baseline",
+    "verify": "autokernel.verify",
+}
 
 
 def main():
@@ -29,6 +36,7 @@ def main():
         return 1
     _send(greeting)
     from autokernel.session import Session
+
     session = Session()
     while (request := _receive()) is not None:
         _send(_answer(session, request))
@@ -37,9 +45,17 @@ def main():
 
 def _greeting():
     import torch
+
     devices = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
-    return {"hello": "autokernel.worker", "protocol": PROTOCOL, "python": platform.python_version(), "torch": torch.__version__.split("+")[0],
-            "device": devices, "threads": torch.get_num_threads(), "capabilities": capabilities()}
+    return {
+        "hello": "autokernel.worker",
+        "protocol": PROTOCOL,
+        "python": platform.python_version(),
+        "torch": torch.__version__.split("+")[0],
+        "device": devices,
+        "threads": torch.get_num_threads(),
+        "capabilities": capabilities(),
+    }
 
 
 def capabilities():
@@ -49,6 +65,7 @@ def capabilities():
 
 def _answer(session, request):
     from autokernel.errors import WorkerError, describe
+
     number = request.get("id")
     try:
         return {"id": number, "result": _dispatch(session, request)}
@@ -65,6 +82,7 @@ def _answer(session, request):
 
 def _dispatch(session, request):
     from autokernel.errors import WorkerError
+
     verb, arguments = request.get("verb"), request.get("arguments") or {}
     if verb not in capabilities():
         raise WorkerError("bug", f"The worker has no verb '{verb}'.")
@@ -99,7 +117,7 @@ def _send(message):
     body = json.dumps(message, allow_nan=False).encode("utf-8")
     data = struct.pack("<I", len(body)) + body
     while data:
-        data = data[os.write(REPLIES, data):]
+        data = data[os.write(REPLIES, data) :]
 
 
 if __name__ == "__main__":

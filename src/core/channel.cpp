@@ -52,9 +52,11 @@ Channel::Status Channel::receive(Json& message, std::optional<std::chrono::milli
   std::optional<std::chrono::steady_clock::time_point> deadline;
   if (timeout) deadline = std::chrono::steady_clock::now() + *timeout;
   std::array<unsigned char, 4> prefix{};
-  if (const Status status = read_exactly(reinterpret_cast<char*>(prefix.data()), prefix.size(), deadline); status != Status::message) return status;
+  if (const Status status = read_exactly(reinterpret_cast<char*>(prefix.data()), prefix.size(), deadline); status != Status::message)
+    return status;
   const size_t length = prefix[0] | size_t{prefix[1]} << 8 | size_t{prefix[2]} << 16 | size_t{prefix[3]} << 24;
-  if (length > maximum_message_bytes) throw Error("a message of " + std::to_string(length) + " bytes is over the limit: the other side does not speak this protocol");
+  if (length > maximum_message_bytes)
+    throw Error("a message of " + std::to_string(length) + " bytes is over the limit: the other side does not speak this protocol");
   std::string body(length, '\0');
   if (const Status status = read_exactly(body.data(), length, deadline); status != Status::message) return status;
   try {

@@ -13,8 +13,8 @@ struct Row {
   Dtype dtype;
   std::string_view name, safetensors, cpp;
   int64_t bytes;
-  int mantissa_bits;      // explicit; 0 for integers
-  int minimum_exponent;   // of the smallest normal number
+  int mantissa_bits;     // explicit; 0 for integers
+  int minimum_exponent;  // of the smallest normal number
 };
 
 constexpr std::array<Row, 10> table = {{
@@ -33,8 +33,15 @@ constexpr std::array<Row, 10> table = {{
 struct Alias {
   std::string_view alias, name;
 };
-constexpr std::array<Alias, 9> aliases = {{{"fp32", "float32"}, {"float", "float32"}, {"fp16", "float16"}, {"half", "float16"}, {"bf16", "bfloat16"},
-                                           {"fp64", "float64"}, {"double", "float64"}, {"long", "int64"}, {"int", "int32"}}};
+constexpr std::array<Alias, 9> aliases = {{{"fp32", "float32"},
+                                           {"float", "float32"},
+                                           {"fp16", "float16"},
+                                           {"half", "float16"},
+                                           {"bf16", "bfloat16"},
+                                           {"fp64", "float64"},
+                                           {"double", "float64"},
+                                           {"long", "int64"},
+                                           {"int", "int32"}}};
 
 const Row& row(Dtype dtype) { return table[static_cast<size_t>(dtype)]; }
 

@@ -38,13 +38,14 @@ struct Function {
 constexpr std::array<Function, 6> functions = {{{"cdiv", 2}, {"min", 2}, {"max", 2}, {"align", 2}, {"log2", 1}, {"pow2ceil", 1}}};
 
 // Binary operators from the loosest to the tightest.
-constexpr std::array<std::array<std::string_view, 4>, 6> levels = {{
-    {"||", "", "", ""}, {"&&", "", "", ""}, {"==", "!=", "", ""}, {"<=", ">=", "<", ">"}, {"+", "-", "", ""}, {"*", "/", "%", ""}}};
+constexpr std::array<std::array<std::string_view, 4>, 6> levels = {
+    {{"||", "", "", ""}, {"&&", "", "", ""}, {"==", "!=", "", ""}, {"<=", ">=", "<", ">"}, {"+", "-", "", ""}, {"*", "/", "%", ""}}};
 constexpr int maximum_depth = 200;  // of nesting; a kernel file comes from anybody
 
 class Parser {
  public:
-  Parser(std::string_view text, std::string_view where, std::set<std::string, std::less<>>& names) : text_(text), where_(where), names_(names) {}
+  Parser(std::string_view text, std::string_view where, std::set<std::string, std::less<>>& names)
+      : text_(text), where_(where), names_(names) {}
 
   Node parse() {
     Node node = conditional();
@@ -55,7 +56,8 @@ class Parser {
 
  private:
   [[noreturn]] void fail(const std::string& what) const {
-    throw Error(std::string(where_) + ": in expression '" + std::string(text_) + "', column " + std::to_string(position_ + 1) + ": " + what);
+    throw Error(std::string(where_) + ": in expression '" + std::string(text_) + "', column " + std::to_string(position_ + 1) + ": " +
+                what);
   }
   void skip_space() {
     while (position_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[position_]))) ++position_;
@@ -88,7 +90,8 @@ class Parser {
     Node left = binary(level + 1);
     for (;;) {
       const auto& operators = levels[level];
-      const auto found = std::find_if(operators.begin(), operators.end(), [&](std::string_view token) { return !token.empty() && accept(token); });
+      const auto found =
+          std::find_if(operators.begin(), operators.end(), [&](std::string_view token) { return !token.empty() && accept(token); });
       if (found == operators.end()) return left;
       left = Node{Kind::binary, 0, std::string(*found), {std::move(left), binary(level + 1)}};
     }
@@ -188,12 +191,18 @@ class Evaluator {
 
   int64_t value(const Node& node) const {
     switch (node.kind) {
-      case Kind::number: return node.number;
-      case Kind::name: return lookup(node.text);
-      case Kind::unary: return node.text == "!" ? value(node.children[0]) == 0 : subtract(0, value(node.children[0]));
-      case Kind::binary: return binary(node);
-      case Kind::conditional: return value(node.children[value(node.children[0]) != 0 ? 1 : 2]);
-      case Kind::call: return call(node);
+      case Kind::number:
+        return node.number;
+      case Kind::name:
+        return lookup(node.text);
+      case Kind::unary:
+        return node.text == "!" ? value(node.children[0]) == 0 : subtract(0, value(node.children[0]));
+      case Kind::binary:
+        return binary(node);
+      case Kind::conditional:
+        return value(node.children[value(node.children[0]) != 0 ? 1 : 2]);
+      case Kind::call:
+        return call(node);
     }
     fail("is malformed");
   }

@@ -23,7 +23,8 @@ std::string reason() { return std::strerror(errno); }
 
 std::string advice_for(int error) {
   if (error == ENOSPC || error == EDQUOT) return "free some space; nothing that was written before is lost, and the same command resumes";
-  if (error == EACCES || error == EPERM || error == EROFS) return "check the permissions of the directory, or choose another with --run-dir";
+  if (error == EACCES || error == EPERM || error == EROFS)
+    return "check the permissions of the directory, or choose another with --run-dir";
   return {};
 }
 
@@ -51,7 +52,8 @@ void Descriptor::reset(int fd) {
 
 std::string read_file(const fs::path& path) {
   std::ifstream stream(path, std::ios::binary);
-  if (!stream || fs::is_directory(path)) throw Error("cannot read " + path.string() + ": " + (fs::is_directory(path) ? "it is a directory" : reason()));
+  if (!stream || fs::is_directory(path))
+    throw Error("cannot read " + path.string() + ": " + (fs::is_directory(path) ? "it is a directory" : reason()));
   std::ostringstream content;
   content << stream.rdbuf();
   return std::move(content).str();
@@ -98,7 +100,8 @@ TemporaryDirectory::TemporaryDirectory(std::string_view prefix, const fs::path& 
   fs::path where = parent;
   if (where.empty()) where = ::access("/dev/shm", W_OK) == 0 ? fs::path("/dev/shm") : fs::temp_directory_path();
   std::string pattern = (where / prefix).string() + "XXXXXX";
-  if (::mkdtemp(pattern.data()) == nullptr) throw Error("cannot make a directory in " + where.string() + ": " + reason(), advice_for(errno));
+  if (::mkdtemp(pattern.data()) == nullptr)
+    throw Error("cannot make a directory in " + where.string() + ": " + reason(), advice_for(errno));
   path_ = pattern;
 }
 
@@ -125,7 +128,8 @@ fs::path home_directory() {
     if (fs::exists(directory / "kernels" / "include")) return directory;
     if (fs::exists(directory / "share" / "autokernel" / "kernels")) return directory / "share" / "autokernel";
   }
-  throw Error("the kernel families (kernels/) are not beside the program", "set AUTOKERNEL_HOME to the directory that holds kernels/ and python/");
+  throw Error("the kernel families (kernels/) are not beside the program",
+              "set AUTOKERNEL_HOME to the directory that holds kernels/ and python/");
 }
 
 }  // namespace ak

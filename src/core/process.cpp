@@ -151,7 +151,13 @@ Process Process::start(const ProcessOptions& options) {
   const std::vector<char*> argument_pointers = pointers(arguments), environment_pointers = pointers(environment);
   const std::string program_text = program->string(), directory = options.directory.string();
   Pipe errors = make_pipe();
-  const ChildPlan plan{program_text.c_str(), argument_pointers.data(), environment_pointers.data(), directory.c_str(), &options, errors.write_end.get(), ::getpid()};
+  const ChildPlan plan{program_text.c_str(),
+                       argument_pointers.data(),
+                       environment_pointers.data(),
+                       directory.c_str(),
+                       &options,
+                       errors.write_end.get(),
+                       ::getpid()};
 
   const pid_t pid = ::fork();
   if (pid < 0) throw Error(std::string("cannot start a process: ") + std::strerror(errno));
@@ -167,7 +173,8 @@ Process Process::start(const ProcessOptions& options) {
   return process;
 }
 
-Process::Process(Process&& other) noexcept : pid_(std::exchange(other.pid_, -1)), pidfd_(std::move(other.pidfd_)), status_(std::move(other.status_)) {}
+Process::Process(Process&& other) noexcept
+    : pid_(std::exchange(other.pid_, -1)), pidfd_(std::move(other.pidfd_)), status_(std::move(other.status_)) {}
 
 Process& Process::operator=(Process&& other) noexcept {
   if (this != &other) {
@@ -183,7 +190,8 @@ Process::~Process() { kill(); }
 
 void Process::reap() {
   int raw = 0;
-  while (::waitpid(pid_, &raw, 0) < 0 && errno == EINTR) {}
+  while (::waitpid(pid_, &raw, 0) < 0 && errno == EINTR) {
+  }
   status_ = ExitStatus{};
   if (WIFEXITED(raw)) status_->code = WEXITSTATUS(raw);
   if (WIFSIGNALED(raw)) status_->signal = WTERMSIG(raw);

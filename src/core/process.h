@@ -27,11 +27,11 @@ struct ExitStatus {
 
 /// What to start and within which limits.
 struct ProcessOptions {
-  std::vector<std::string> arguments;                  // [0] is looked up in PATH
-  std::filesystem::path directory;                     // working directory; empty: ours
-  std::map<std::string, std::string> environment;      // added to ours, or all of it with clear_environment
+  std::vector<std::string> arguments;              // [0] is looked up in PATH
+  std::filesystem::path directory;                 // working directory; empty: ours
+  std::map<std::string, std::string> environment;  // added to ours, or all of it with clear_environment
   bool clear_environment = false;
-  std::vector<std::pair<int, int>> descriptors;        // (child's number, ours) to hand down
+  std::vector<std::pair<int, int>> descriptors;                              // (child's number, ours) to hand down
   std::optional<int64_t> cpu_seconds, file_bytes, memory_bytes, open_files;  // rlimits
 };
 

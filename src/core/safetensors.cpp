@@ -49,7 +49,8 @@ SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
 
 void SafetensorsFile::parse(const std::filesystem::path& path) {
   const uint64_t header_bytes = read_length(mapping_);
-  if (header_bytes > maximum_header_bytes || header_bytes > mapping_.size() - 8) throw Error(path.string() + ": its header does not fit the file");
+  if (header_bytes > maximum_header_bytes || header_bytes > mapping_.size() - 8)
+    throw Error(path.string() + ": its header does not fit the file");
   const auto data = mapping_.subspan(8 + header_bytes);
   try {
     const char* text = reinterpret_cast<const char*>(mapping_.data()) + 8;
@@ -98,13 +99,16 @@ const std::string& SafetensorsFile::metadata(const std::string& key) const {
   return found->second;
 }
 
-void write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors, const std::map<std::string, std::string>& metadata) {
+void write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
+                       const std::map<std::string, std::string>& metadata) {
   Json header = Json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   std::string data;
   for (const NamedTensor& tensor : tensors) {
     AK_CHECK(static_cast<int64_t>(tensor.data.size()) == byte_count(tensor.dtype, tensor.shape), "a tensor has the bytes of its shape");
-    header[tensor.name] = {{"dtype", safetensors_name(tensor.dtype)}, {"shape", tensor.shape}, {"data_offsets", {data.size(), data.size() + tensor.data.size()}}};
+    header[tensor.name] = {{"dtype", safetensors_name(tensor.dtype)},
+                           {"shape", tensor.shape},
+                           {"data_offsets", {data.size(), data.size() + tensor.data.size()}}};
     data.append(reinterpret_cast<const char*>(tensor.data.data()), tensor.data.size());
   }
   std::string text = header.dump();

@@ -52,6 +52,7 @@ struct NamedTensor {
   std::span<const std::byte> data;
 };
 /// errors: cannot be written.
-void write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors, const std::map<std::string, std::string>& metadata);
+void write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
+                       const std::map<std::string, std::string>& metadata);
 
 }  // namespace ak

@@ -15,7 +15,6 @@ struct TomlSpan {
   int64_t line = 1;
 };
 
-
 /// Parse `text`. `origin` is the file's name for messages; `first_line` is the line of the file where `text` begins.
 /// `spans`, if given, receives the place of each value by its path: "tune.ROWS.default", "launch[0].grid[1]".
 /// errors: a syntax error, with file and line.

@@ -13,9 +13,8 @@ namespace {
 constexpr std::string_view cpp_marker = "/*autokernel";
 
 bool is_upper_name(const std::string& name) {
-  return !name.empty() && std::isupper(static_cast<unsigned char>(name[0])) && std::all_of(name.begin(), name.end(), [](unsigned char c) {
-    return std::isupper(c) || std::isdigit(c) || c == '_';
-  });
+  return !name.empty() && std::isupper(static_cast<unsigned char>(name[0])) &&
+         std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isupper(c) || std::isdigit(c) || c == '_'; });
 }
 
 }  // namespace
@@ -51,7 +50,9 @@ std::string FrontMatter::where(const std::string& path) const {
   return origin_ + ":" + std::to_string(found != spans_.end() ? found->second.line : first_line_);
 }
 
-void FrontMatter::fail(const std::string& path, const std::string& what) const { throw Error(where(path) + ": " + (path.empty() ? "" : path + ": ") + what); }
+void FrontMatter::fail(const std::string& path, const std::string& what) const {
+  throw Error(where(path) + ": " + (path.empty() ? "" : path + ": ") + what);
+}
 
 void FrontMatter::check_keys(const Json& object, const std::string& path, std::initializer_list<std::string_view> known) const {
   if (!object.is_object()) fail(path, "must be a table");
@@ -76,7 +77,8 @@ Expression FrontMatter::expression(const Json& value, const std::string& path) c
 }
 
 std::vector<Expression> FrontMatter::expressions(const Json& value, const std::string& path, size_t maximum) const {
-  if (!value.is_array() || value.empty() || value.size() > maximum) fail(path, "must be a list of 1 to " + std::to_string(maximum) + " expressions");
+  if (!value.is_array() || value.empty() || value.size() > maximum)
+    fail(path, "must be a list of 1 to " + std::to_string(maximum) + " expressions");
   std::vector<Expression> list;
   for (size_t i = 0; i < value.size(); ++i) list.push_back(expression(value[i], path + "[" + std::to_string(i) + "]"));
   return list;
@@ -115,7 +117,8 @@ void FrontMatter::read_tunables(KernelFile& file) const {
     if (name == "require") continue;
     file.tunables_.push_back(tunable(name, value));
   }
-  std::sort(file.tunables_.begin(), file.tunables_.end(), [](const Tunable& a, const Tunable& b) { return a.default_begin < b.default_begin; });
+  std::sort(file.tunables_.begin(), file.tunables_.end(),
+            [](const Tunable& a, const Tunable& b) { return a.default_begin < b.default_begin; });
   if (root_["tune"].contains("require")) file.requires_ = expressions(root_["tune"]["require"], "tune.require", 64);
 }
 
@@ -127,7 +130,8 @@ Launch FrontMatter::launch(const Json& value, const std::string& path) const {
   launch.grid = expressions(required(value, path, "grid"), path + ".grid", 3);
   const Json& arguments = required(value, path, "args");
   if (!arguments.is_array() || arguments.size() > 64) fail(path + ".args", "must be a list of at most 64 arguments");
-  for (const Json& argument : arguments) launch.arguments.push_back(argument.is_number_integer() ? argument.dump() : text_of(argument, path + ".args"));
+  for (const Json& argument : arguments)
+    launch.arguments.push_back(argument.is_number_integer() ? argument.dump() : text_of(argument, path + ".args"));
   if (value.contains("block")) launch.block = expressions(value["block"], path + ".block", 3);
   if (value.contains("cluster")) launch.cluster = expressions(value["cluster"], path + ".cluster", 3);
   if (value.contains("shared")) launch.shared_bytes = expression(value["shared"], path + ".shared");
@@ -152,7 +156,9 @@ void FrontMatter::read_scratch(KernelFile& file) const {
   for (const auto& [name, value] : root_["scratch"].items()) {
     const std::string path = "scratch." + name;
     check_keys(value, path, {"dtype", "shape", "zeroed", "per_worker"});
-    Scratch scratch{.name = name, .dtype = text_of(required(value, path, "dtype"), path + ".dtype"), .shape = expressions(required(value, path, "shape"), path + ".shape", 8)};
+    Scratch scratch{.name = name,
+                    .dtype = text_of(required(value, path, "dtype"), path + ".dtype"),
+                    .shape = expressions(required(value, path, "shape"), path + ".shape", 8)};
     if (scratch.dtype != "T") parse_dtype(scratch.dtype);
     scratch.zeroed = value.value("zeroed", false);
     scratch.per_worker = value.value("per_worker", false);
@@ -167,7 +173,8 @@ void FrontMatter::read_variants(KernelFile& file) const {
     const Json& value = root_["variant"][i];
     const std::string path = "variant[" + std::to_string(i) + "]";
     check_keys(value, path, {"when", "launch", "prepare"});
-    Variant variant{expression(required(value, path, "when"), path + ".when"), {launches(value, path, "launch"), launches(value, path, "prepare")}};
+    Variant variant{expression(required(value, path, "when"), path + ".when"),
+                    {launches(value, path, "launch"), launches(value, path, "prepare")}};
     if (variant.plan.launches.empty()) fail(path, "needs at least one [[variant.launch]]");
     file.variants_.push_back(std::move(variant));
   }
@@ -179,8 +186,8 @@ void FrontMatter::read_recipes(KernelFile& file) const {
     const Json& value = root_["recipe"][i];
     const std::string path = "recipe[" + std::to_string(i) + "]";
     check_keys(value, path, {"name", "tier", "when", "gain", "text"});
-    file.recipes_.push_back({text_of(required(value, path, "name"), path), value.value("when", std::string()), value.value("gain", std::string()),
-                             value.value("text", std::string()), value.value("tier", 1)});
+    file.recipes_.push_back({text_of(required(value, path, "name"), path), value.value("when", std::string()),
+                             value.value("gain", std::string()), value.value("text", std::string()), value.value("tier", 1)});
   }
 }
 

@@ -15,7 +15,8 @@ struct BackendRow {
   Backend backend;
   std::string_view name, file;
 };
-constexpr std::array<BackendRow, 3> backends = {{{Backend::cpu, "cpu", "kernel.cpp"}, {Backend::cuda, "cuda", "kernel.cu"}, {Backend::triton, "triton", "kernel.py"}}};
+constexpr std::array<BackendRow, 3> backends = {
+    {{Backend::cpu, "cpu", "kernel.cpp"}, {Backend::cuda, "cuda", "kernel.cu"}, {Backend::triton, "triton", "kernel.py"}}};
 
 }  // namespace
 
@@ -58,7 +59,8 @@ const Plan& KernelFile::plan(const Bindings& names) const {
 
 std::string KernelFile::with_defaults(const Point& point) const {
   for (const auto& [name, value] : point) {
-    const auto found = std::find_if(tunables_.begin(), tunables_.end(), [&, &wanted = name](const Tunable& tunable) { return tunable.name == wanted; });
+    const auto found =
+        std::find_if(tunables_.begin(), tunables_.end(), [&, &wanted = name](const Tunable& tunable) { return tunable.name == wanted; });
     if (found == tunables_.end()) throw Error(origin_ + " has no tunable '" + name + "'");
     if (std::find(found->values.begin(), found->values.end(), value) == found->values.end()) {
       throw Error(origin_ + ": " + std::to_string(value) + " is not one of the values of " + name);
@@ -67,7 +69,8 @@ std::string KernelFile::with_defaults(const Point& point) const {
   std::string text = text_;
   for (auto tunable = tunables_.rbegin(); tunable != tunables_.rend(); ++tunable) {  // from the end, so that spans stay true
     const auto chosen = point.find(tunable->name);
-    if (chosen != point.end()) text.replace(tunable->default_begin, tunable->default_end - tunable->default_begin, std::to_string(chosen->second));
+    if (chosen != point.end())
+      text.replace(tunable->default_begin, tunable->default_end - tunable->default_begin, std::to_string(chosen->second));
   }
   return text;
 }

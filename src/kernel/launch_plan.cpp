@@ -50,7 +50,8 @@ class Concretiser {
   static void check_extents(const Launch& launch, const ConcreteLaunch& result) {
     int64_t blocks = 1;
     for (const int64_t extent : result.grid) {
-      if (extent < 0 || __builtin_mul_overflow(blocks, extent, &blocks)) throw Error(launch.where + ": the grid of " + launch.kernel + " is negative or too large");
+      if (extent < 0 || __builtin_mul_overflow(blocks, extent, &blocks))
+        throw Error(launch.where + ": the grid of " + launch.kernel + " is negative or too large");
     }
     for (const int64_t extent : result.block) {
       if (extent < 1) throw Error(launch.where + ": the block of " + launch.kernel + " has an extent below 1");
@@ -66,7 +67,8 @@ class Concretiser {
       if (scratch.name == text) return {Argument::Kind::scratch, text, 0, 0};
     }
     const auto scalar = task_.scalars.find(text);
-    if (scalar != task_.scalars.end() && std::holds_alternative<double>(scalar->second)) return {Argument::Kind::real, text, 0, std::get<double>(scalar->second)};
+    if (scalar != task_.scalars.end() && std::holds_alternative<double>(scalar->second))
+      return {Argument::Kind::real, text, 0, std::get<double>(scalar->second)};
     return {Argument::Kind::integer, {}, Expression::parse(text, where).evaluate(names_), 0};
   }
 
@@ -76,7 +78,8 @@ class Concretiser {
       int64_t bytes = size_bytes(each.dtype == "T" ? task_.dtype : parse_dtype(each.dtype));
       for (const Expression& extent : each.shape) {
         const int64_t value = extent.evaluate(names_);
-        if (value < 0 || __builtin_mul_overflow(bytes, value, &bytes)) throw Error(file_.origin() + ": scratch " + each.name + " has a negative or too large shape");
+        if (value < 0 || __builtin_mul_overflow(bytes, value, &bytes))
+          throw Error(file_.origin() + ": scratch " + each.name + " has a negative or too large shape");
       }
       result.push_back({each.name, bytes, each.zeroed, each.per_worker});
     }
@@ -90,11 +93,16 @@ class Concretiser {
 
 Json to_json(const Argument& argument) {
   switch (argument.kind) {
-    case Argument::Kind::tensor: return {{"tensor", argument.name}};
-    case Argument::Kind::scratch: return {{"scratch", argument.name}};
-    case Argument::Kind::null: return {{"null", argument.name}};
-    case Argument::Kind::integer: return {{"int", argument.integer}};
-    case Argument::Kind::real: return {{"float", argument.real}};
+    case Argument::Kind::tensor:
+      return {{"tensor", argument.name}};
+    case Argument::Kind::scratch:
+      return {{"scratch", argument.name}};
+    case Argument::Kind::null:
+      return {{"null", argument.name}};
+    case Argument::Kind::integer:
+      return {{"int", argument.integer}};
+    case Argument::Kind::real:
+      return {{"float", argument.real}};
   }
   AK_CHECK(false, "every kind of argument has a form");
 }
@@ -113,8 +121,14 @@ Json to_json(const std::vector<ConcreteLaunch>& launches) {
   for (const ConcreteLaunch& launch : launches) {
     Json arguments = Json::array();
     for (const Argument& argument : launch.arguments) arguments.push_back(to_json(argument));
-    list.push_back({{"kernel", launch.kernel}, {"grid", launch.grid}, {"block", launch.block}, {"cluster", launch.cluster}, {"shared", launch.shared_bytes},
-                    {"overlap", launch.overlap}, {"cooperative", launch.cooperative}, {"arguments", std::move(arguments)}});
+    list.push_back({{"kernel", launch.kernel},
+                    {"grid", launch.grid},
+                    {"block", launch.block},
+                    {"cluster", launch.cluster},
+                    {"shared", launch.shared_bytes},
+                    {"overlap", launch.overlap},
+                    {"cooperative", launch.cooperative},
+                    {"arguments", std::move(arguments)}});
   }
   return list;
 }
@@ -145,7 +159,8 @@ Bindings plan_names(const Task& task, const Binding& binding, const Point& point
   return names;
 }
 
-ConcretePlan make_concrete(const KernelFile& file, const Task& task, const Binding& binding, const Point& point, const Bindings& device_facts) {
+ConcretePlan make_concrete(const KernelFile& file, const Task& task, const Binding& binding, const Point& point,
+                           const Bindings& device_facts) {
   const Bindings names = plan_names(task, binding, point, device_facts);
   if (!file.allows(names)) throw Error(file.origin() + ": a `require` does not hold for this point and shape");
   return Concretiser(file, task, names).run();
@@ -162,7 +177,8 @@ Json to_json(const ConcretePlan& plan) {
 ConcretePlan concrete_plan_from_json(const Json& json) {
   try {
     ConcretePlan plan{launches_from_json(json.at("launches")), launches_from_json(json.at("prepare")), {}};
-    for (const Json& each : json.at("scratch")) plan.scratch.push_back({each.at("name"), each.at("bytes"), each.at("zeroed"), each.at("per_worker")});
+    for (const Json& each : json.at("scratch"))
+      plan.scratch.push_back({each.at("name"), each.at("bytes"), each.at("zeroed"), each.at("per_worker")});
     return plan;
   } catch (const Json::exception& error) {
     throw Error(std::string("a plan is malformed: ") + error.what());

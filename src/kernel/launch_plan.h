@@ -44,7 +44,8 @@ Bindings plan_names(const Task& task, const Binding& binding, const Point& point
 
 /// Evaluate the plan.
 /// errors: `does_not_fit` in words: a `require` that fails, a grid below 0, an unknown argument; the line of the launch.
-ConcretePlan make_concrete(const KernelFile& file, const Task& task, const Binding& binding, const Point& point, const Bindings& device_facts);
+ConcretePlan make_concrete(const KernelFile& file, const Task& task, const Binding& binding, const Point& point,
+                           const Bindings& device_facts);
 
 Json to_json(const ConcretePlan& plan);
 /// errors: malformed JSON.

@@ -118,8 +118,8 @@ std::vector<int64_t> Task::strides(const Tensor& tensor, const Binding& binding)
 }
 
 Json contract(const Task& task) {
-  Json json = {{"family", task.family}, {"dtype", ak::name_of(task.dtype)}, {"options", task.options}, {"scalars", Json::object()},
-               {"tensors", Json::array()}, {"workload", Json::array()}};
+  Json json = {{"family", task.family},     {"dtype", ak::name_of(task.dtype)}, {"options", task.options},
+               {"scalars", Json::object()}, {"tensors", Json::array()},         {"workload", Json::array()}};
   for (const auto& [name, value] : task.scalars) json["scalars"][name] = scalar_to_json(value);
   for (const Tensor& tensor : task.tensors) json["tensors"].push_back(to_json(tensor));
   for (const Binding& binding : task.workload) json["workload"].push_back({{"dims", binding.dims}, {"strides", binding.strides}});
@@ -147,8 +147,13 @@ Binding binding_from_json(const Json& json) {
 
 Json to_json(const Task& task) {
   Json json = contract(task);
-  json.update({{"schema", "autokernel.task/1"}, {"id", task.id}, {"spelling", task.spelling}, {"stability", task.stability},
-               {"tolerance", {{"k", task.tolerance_k}}}, {"flops", task.flops.text()}, {"bytes", task.bytes.text()},
+  json.update({{"schema", "autokernel.task/1"},
+               {"id", task.id},
+               {"spelling", task.spelling},
+               {"stability", task.stability},
+               {"tolerance", {{"k", task.tolerance_k}}},
+               {"flops", task.flops.text()},
+               {"bytes", task.bytes.text()},
                {"reference", {{"kind", "family"}, {"family", task.family}, {"function", "reference"}}}});
   json["workload"] = bindings_to_json(task.workload);
   json["sweep"] = bindings_to_json(task.sweep);
@@ -159,7 +164,8 @@ Json to_json(const Task& task) {
 Task task_from_json(const Json& json) {
   try {
     Task task;
-    if (json.at("schema") != "autokernel.task/1") throw Error("task.json has the format " + json.at("schema").dump() + ", not autokernel.task/1");
+    if (json.at("schema") != "autokernel.task/1")
+      throw Error("task.json has the format " + json.at("schema").dump() + ", not autokernel.task/1");
     task.id = json.at("id");
     task.family = json.at("family");
     task.spelling = json.value("spelling", std::string());

@@ -56,7 +56,8 @@ class Run {
  public:
   /// Default directory of a request: autokernel-runs/<model>-<8 hex of what was asked>.
   static std::filesystem::path default_directory(const RunRequest& request);
-  /// Make the directory, or open it and read its journal. errors: it is another request's or another format's; locked by another engine (says which pid).
+  /// Make the directory, or open it and read its journal. errors: it is another request's or another format's; locked by another engine
+  /// (says which pid).
   static Run open(const std::filesystem::path& directory, const RunRequest& request, const Clock& clock);
   /// Open an existing run by its directory alone.
   static Run open_existing(const std::filesystem::path& directory, const Clock& clock);
@@ -70,7 +71,8 @@ class Run {
   const RunRequest& request() const;
   bool resumed() const;
 
-  void add_task(const kernel::Task& task, double share_percent, const Json& profile, const std::string& starter_text, kernel::Backend backend);
+  void add_task(const kernel::Task& task, double share_percent, const Json& profile, const std::string& starter_text,
+                kernel::Backend backend);
   kernel::Task task(const std::string& id) const;
   const TaskState& state(const std::string& id) const;
   std::vector<std::string> task_ids() const;  // in plan order

@@ -107,14 +107,25 @@ def families(tmp_path, monkeypatch):
 
 def scaled_task(dtype="float32", has_weight=True, **more):
     """A task of the family `scaled`."""
-    tensors = [{"name": "x", "role": "data", "dtype": dtype, "shape": ["M", "N"]},
-               {"name": "weight", "role": "weight", "dtype": dtype, "shape": ["N"]},
-               {"name": "out", "role": "output", "dtype": dtype, "shape": ["M", "N"]}]
+    tensors = [
+        {"name": "x", "role": "data", "dtype": dtype, "shape": ["M", "N"]},
+        {"name": "weight", "role": "weight", "dtype": dtype, "shape": ["N"]},
+        {"name": "out", "role": "output", "dtype": dtype, "shape": ["M", "N"]},
+    ]
     if not has_weight:
         tensors[1]["absent"] = True
-    return {"schema": "autokernel.task/1", "id": "scaled_00000000", "family": "scaled", "spelling": "centred", "dtype": dtype, "tensors": tensors,
-            "scalars": {"eps": 1e-6}, "options": {"HAS_WEIGHT": int(has_weight)},
-            "reference": {"kind": "family", "family": "scaled", "function": "reference"}, **more}
+    return {
+        "schema": "autokernel.task/1",
+        "id": "scaled_00000000",
+        "family": "scaled",
+        "spelling": "centred",
+        "dtype": dtype,
+        "tensors": tensors,
+        "scalars": {"eps": 1e-6},
+        "options": {"HAS_WEIGHT": int(has_weight)},
+        "reference": {"kind": "family", "family": "scaled", "function": "reference"},
+        **more,
+    }
 
 
 class WorkerClient:
@@ -130,8 +141,14 @@ class WorkerClient:
             os.dup2(high[1], 4)
 
         env = {**os.environ, "PYTHONPATH": str(ROOT / "python"), **(environment or {})}
-        self.process = subprocess.Popen([sys.executable, "-m", "autokernel.worker"], preexec_fn=place, close_fds=False, env=env,
-                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "autokernel.worker"],
+            preexec_fn=place,
+            close_fds=False,
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
         os.close(request_read)
         os.close(reply_write)
         self.number = 0
@@ -179,6 +196,7 @@ class WorkerClient:
 @pytest.fixture
 def model_file(tmp_path):
     """Writes a Python file and returns its path."""
+
     def write(text, name="model.py"):
         path = tmp_path / name
         path.write_text(textwrap.dedent(text))

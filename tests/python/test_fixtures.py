@@ -30,8 +30,10 @@ def made(families, tmp_path, case, **task):
     result = fixtures.fixtures(Session(families), arguments, quiet)
     storages, layout = safetensors.read(result["inputs"])
     expected, metadata = safetensors.read(result["expected"])
-    inputs = {name: storage.as_strided(json.loads(layout[f"{name}.shape"]), json.loads(layout[f"{name}.strides"]), int(layout[f"{name}.offset"]))
-              for name, storage in storages.items()}
+    inputs = {
+        name: storage.as_strided(json.loads(layout[f"{name}.shape"]), json.loads(layout[f"{name}.strides"]), int(layout[f"{name}.offset"]))
+        for name, storage in storages.items()
+    }
     return inputs, expected, metadata
 
 
@@ -58,15 +60,18 @@ def test_the_seed_decides_everything(families, tmp_path):
     assert not torch.equal(first["x"], other["x"]) and not torch.equal(first["x"][0], first["weight"])
 
 
-@pytest.mark.parametrize(("case", "strides", "offset"), [
-    ({"layout": "contiguous"}, (7, 1), 0),
-    ({"layout": "strided"}, (10, 1), 0),
-    ({"layout": "strided", "seed": 12}, (15, 1), 0),
-    ({"layout": "misaligned"}, (7, 1), 4),
-    ({"layout": "transposed"}, (1, 3), 0),
-    ({"strides": {"x": [50, 2]}}, (50, 2), 0),
-    ({"strides": {"x": [0, 1]}, "layout": "strided"}, (0, 1), 0),
-])
+@pytest.mark.parametrize(
+    ("case", "strides", "offset"),
+    [
+        ({"layout": "contiguous"}, (7, 1), 0),
+        ({"layout": "strided"}, (10, 1), 0),
+        ({"layout": "strided", "seed": 12}, (15, 1), 0),
+        ({"layout": "misaligned"}, (7, 1), 4),
+        ({"layout": "transposed"}, (1, 3), 0),
+        ({"strides": {"x": [50, 2]}}, (50, 2), 0),
+        ({"strides": {"x": [0, 1]}, "layout": "strided"}, (0, 1), 0),
+    ],
+)
 def test_layouts(families, tmp_path, case, strides, offset):
     inputs, expected, metadata = made(families, tmp_path, {"dims": {"M": 3, "N": 7}, **case})
     x = inputs["x"]
@@ -135,20 +140,27 @@ def test_indices_reach_both_ends_repeat_and_hide_some():
 
 
 def test_data_that_cannot_be_scaled_into_range_stay_as_drawn():
-    task = SimpleNamespace(table={"family": "sum"}, dtype="float16", inputs=lambda: [{"name": "x", "role": "data"}],
-                           reference=lambda named: [named["x"].sum() * 0 + named["x"].numel() * 40])
+    task = SimpleNamespace(
+        table={"family": "sum"},
+        dtype="float16",
+        inputs=lambda: [{"name": "x", "role": "data"}],
+        reference=lambda named: [named["x"].sum() * 0 + named["x"].numel() * 40],
+    )
     x = torch.randn(4096).half()
     before = x.clone()
     reference, eager = fixtures.expected(task, {"x": x}, {"generator": "normal"})
     assert torch.equal(x, before) and float(reference[0]) == 4096 * 40 and torch.isinf(eager[0])
 
 
-@pytest.mark.parametrize(("case", "told"), [
-    ({"generator": "sparkling"}, "Unknown generator 'sparkling'"),
-    ({"layout": "spiral"}, "Unknown layout 'spiral'"),
-    ({"strides": {"x": [1]}}, "1 strides for the 2 dims of x"),
-    ({"dims": {"M": 3}}, "'N' has no value"),
-])
+@pytest.mark.parametrize(
+    ("case", "told"),
+    [
+        ({"generator": "sparkling"}, "Unknown generator 'sparkling'"),
+        ({"layout": "spiral"}, "Unknown layout 'spiral'"),
+        ({"strides": {"x": [1]}}, "1 strides for the 2 dims of x"),
+        ({"dims": {"M": 3}}, "'N' has no value"),
+    ],
+)
 def test_bad_cases_are_named(families, tmp_path, case, told):
     with pytest.raises(WorkerError) as caught:
         made(families, tmp_path, {"dims": {"M": 3, "N": 7}, **case})
@@ -156,8 +168,10 @@ def test_bad_cases_are_named(families, tmp_path, case, told):
 
 
 def test_safetensors_keep_every_dtype(tmp_path):
-    tensors = {str(dtype): (torch.rand(3, 2) * 9).to(dtype) for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64,
-                                                                         torch.int32, torch.uint8, torch.bool)}
+    tensors = {
+        str(dtype): (torch.rand(3, 2) * 9).to(dtype)
+        for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.uint8, torch.bool)
+    }
     tensors["empty"] = torch.empty(0, 4)
     size = safetensors.write(tmp_path / "file", tensors, {"key": "[1, 2]"})
     back, metadata = safetensors.read(tmp_path / "file")
@@ -167,14 +181,17 @@ def test_safetensors_keep_every_dtype(tmp_path):
     assert (8 + int.from_bytes(raw[:8], "little")) % 8 == 0
 
 
-@pytest.mark.parametrize(("shape", "labels", "wanted"), [
-    (["M", "N"], ["*M", "N"], (3, 5)),
-    (["M", "N"], ["N", "M"], (5, 3)),
-    (["B", "H", "S", "L"], ["S", "L"], (7, 9)),
-    (["B", "H", "S", "L"], ["B", "1", "1", "L"], (2, 1, 1, 9)),
-    (["B", "H", "S", "L"], ["B", "S", "H", "L"], (2, 7, 4, 9)),
-    (["S", "L"], ["1", "S", "1", "L"], (1, 7, 1, 9)),
-])
+@pytest.mark.parametrize(
+    ("shape", "labels", "wanted"),
+    [
+        (["M", "N"], ["*M", "N"], (3, 5)),
+        (["M", "N"], ["N", "M"], (5, 3)),
+        (["B", "H", "S", "L"], ["S", "L"], (7, 9)),
+        (["B", "H", "S", "L"], ["B", "1", "1", "L"], (2, 1, 1, 9)),
+        (["B", "H", "S", "L"], ["B", "S", "H", "L"], (2, 7, 4, 9)),
+        (["S", "L"], ["1", "S", "1", "L"], (1, 7, 1, 9)),
+    ],
+)
 def test_tensors_as_a_spelling_receives_them(shape, labels, wanted):
     sizes = {"M": 3, "N": 5, "B": 2, "H": 4, "S": 7, "L": 9}
     tensor = torch.randn([sizes[name] for name in shape])
@@ -182,7 +199,13 @@ def test_tensors_as_a_spelling_receives_them(shape, labels, wanted):
 
 
 def measured(families, **task):
-    arguments = {"task": scaled_task(**task), "binding": {"dims": {"M": 4, "N": 6}}, "kinds": ["eager", "library"], "rounds": 4, "flush_bytes": 4096}
+    arguments = {
+        "task": scaled_task(**task),
+        "binding": {"dims": {"M": 4, "N": 6}},
+        "kinds": ["eager", "library"],
+        "rounds": 4,
+        "flush_bytes": 4096,
+    }
     return baseline.baseline(Session(families), arguments, quiet)["kinds"]
 
 

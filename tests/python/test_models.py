@@ -83,8 +83,13 @@ def test_a_lookup_without_an_embedding_module_is_found_too(model_file):
 def test_floats_in_the_dtype_asked_and_in_evaluation_mode(model_file):
     loaded = models.load(f"{model_file(PLAIN)}:Plain", [3, 8], "bfloat16")
     assert loaded.args[0].dtype == torch.bfloat16 and not loaded.model.training
-    assert loaded.describe() == {"parameters": 36, "inputs": [{"dtype": "bfloat16", "shape": [3, 8]}],
-                                 "output": [{"dtype": "bfloat16", "shape": [3, 4]}], "warnings": [], "kind": "class"}
+    assert loaded.describe() == {
+        "parameters": 36,
+        "inputs": [{"dtype": "bfloat16", "shape": [3, 8]}],
+        "output": [{"dtype": "bfloat16", "shape": [3, 4]}],
+        "warnings": [],
+        "kind": "class",
+    }
 
 
 def test_the_seed_decides_weights_and_inputs(model_file):
@@ -113,18 +118,21 @@ def test_an_import_error_shows_the_users_traceback_once(model_file):
     assert "models.py" not in error.trace and "importlib" not in error.trace
 
 
-@pytest.mark.parametrize(("name", "shape", "told"), [
-    ("{file}:Missing", [1, 8], "It defines: Plain."),
-    ("{file}:number", [1, 8], "must return a torch.nn.Module"),
-    ("{file}:torch", [1, 8], "neither a module class nor a function"),
-    ("{file}:Plain", None, "--input-shape"),
-    ("{file}:Plain", [3, 7], "mat1 and mat2 shapes cannot be multiplied (3x7 and 8x4)"),
-    ("{file}:Plain", [3, -8], "An input shape is a list of sizes"),
-    ("nowhere.py:Plain", [3, 8], "There is no file nowhere.py"),
-    ("no_such_module_here:Plain", [3, 8], "ModuleNotFoundError"),
-    ("Plain", [3, 8], "names no model"),
-    ("hf:nowhere", [3, 8], "There is no config.json"),
-])
+@pytest.mark.parametrize(
+    ("name", "shape", "told"),
+    [
+        ("{file}:Missing", [1, 8], "It defines: Plain."),
+        ("{file}:number", [1, 8], "must return a torch.nn.Module"),
+        ("{file}:torch", [1, 8], "neither a module class nor a function"),
+        ("{file}:Plain", None, "--input-shape"),
+        ("{file}:Plain", [3, 7], "mat1 and mat2 shapes cannot be multiplied (3x7 and 8x4)"),
+        ("{file}:Plain", [3, -8], "An input shape is a list of sizes"),
+        ("nowhere.py:Plain", [3, 8], "There is no file nowhere.py"),
+        ("no_such_module_here:Plain", [3, 8], "ModuleNotFoundError"),
+        ("Plain", [3, 8], "names no model"),
+        ("hf:nowhere", [3, 8], "There is no config.json"),
+    ],
+)
 def test_faults_of_the_user_are_named(model_file, name, shape, told):
     error = failure(name.format(file=model_file(PLAIN)), shape, "float32")
     assert error.kind == "user" and told in error.message
@@ -146,6 +154,7 @@ def test_hugging_face_needs_transformers(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama"}))
     try:
         import transformers  # noqa: F401
+
         pytest.skip("transformers is installed")
     except ImportError:
         error = failure(f"hf:{tmp_path}", [1, 8])
@@ -178,7 +187,9 @@ NEEDS_GRADIENTS = """
 
 def test_a_model_that_differentiates_runs_and_says_so(model_file):
     loaded = models.load(f"{model_file(NEEDS_GRADIENTS)}:Slope", [3, 8])
-    assert loaded.needs_gradients and loaded.warnings == ["The model needs gradients in its forward pass: those graphs are left to Inductor."]
+    assert loaded.needs_gradients and loaded.warnings == [
+        "The model needs gradients in its forward pass: those graphs are left to Inductor."
+    ]
     assert not loaded.output.requires_grad
 
 

@@ -63,7 +63,9 @@ def shape_of(graph):
     for node in graph.nodes:
         if node["op"] == "placeholder":
             continue
-        arguments = json.loads(json.dumps(node["args"]), object_hook=lambda d: {"node": targets.get(d["node"], order.get(d["node"]))} if "node" in d else d)
+        arguments = json.loads(
+            json.dumps(node["args"]), object_hook=lambda d: {"node": targets.get(d["node"], order.get(d["node"]))} if "node" in d else d
+        )
         text.append((node["op"], arguments, node.get("out")))
     return text
 
@@ -73,16 +75,22 @@ def ops(graph):
 
 
 SPELLINGS = {
-    "rmsnorm": lambda m, x: m.weight * (x.to(torch.float32) * torch.rsqrt(x.to(torch.float32).pow(2).mean(-1, keepdim=True) + 1e-6)).to(x.dtype),
+    "rmsnorm": lambda m, x: (
+        m.weight * (x.to(torch.float32) * torch.rsqrt(x.to(torch.float32).pow(2).mean(-1, keepdim=True) + 1e-6)).to(x.dtype)
+    ),
     "rms_norm": lambda m, x: F.rms_norm(x, (SHAPE[-1],), m.weight, 1e-6),
-    "softmax": lambda m, x: torch.exp(x - x.max(dim=-1, keepdim=True).values) / torch.exp(x - x.amax(-1, keepdim=True)).sum(-1, keepdim=True),
+    "softmax": lambda m, x: (
+        torch.exp(x - x.max(dim=-1, keepdim=True).values) / torch.exp(x - x.amax(-1, keepdim=True)).sum(-1, keepdim=True)
+    ),
     "library softmax": lambda m, x: F.softmax(x, dim=-1, dtype=torch.float32).to(x.dtype),
     "linear": lambda m, x: F.linear(F.dropout(x, 0.3, training=False), m.matrix),
     "matmul": lambda m, x: x @ m.matrix.t(),
     "half": lambda m, x: torch.cat((-x[..., 4:], x[..., :4]), -1),
     "chunks": lambda m, x: torch.cat((-x.chunk(2, -1)[1], x.chunk(2, -1)[0]), -1),
     "loop": lambda m, x: sum(part * 2 for part in x),
-    "heads": lambda m, x: F.scaled_dot_product_attention(*[x.view(2, 6, 2, 4).transpose(1, 2)] * 3, is_causal=True).transpose(1, 2).reshape(2, 6, 8),
+    "heads": lambda m, x: (
+        F.scaled_dot_product_attention(*[x.view(2, 6, 2, 4).transpose(1, 2)] * 3, is_causal=True).transpose(1, 2).reshape(2, 6, 8)
+    ),
 }
 
 
@@ -191,12 +199,15 @@ def test_in_place_that_would_promote_stays():
     assert "inplace:aten.add_.Tensor" in ops(exported(lambda m, x: x.half().clone().add_(m.weight)))
 
 
-@pytest.mark.parametrize("function", [
-    lambda m, x: (lambda y: (y[:, 0].fill_(3), y * 2)[1])(x * 2),
-    lambda m, x: (lambda y, z: (z.add_(1), y * 2)[1])(*(lambda y: (y, y.view(-1)))(x + 1)),
-    lambda m, x: (lambda y: (y.view(-1).add_(1), y.view(-1).mul_(2), y * 3)[2])(x + 1),
-    lambda m, x: (lambda y: (y.add_(1), y.view(-1).mul_(2), y * 3)[2])(x + 1),
-])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda m, x: (lambda y: (y[:, 0].fill_(3), y * 2)[1])(x * 2),
+        lambda m, x: (lambda y, z: (z.add_(1), y * 2)[1])(*(lambda y: (y, y.view(-1)))(x + 1)),
+        lambda m, x: (lambda y: (y.view(-1).add_(1), y.view(-1).mul_(2), y * 3)[2])(x + 1),
+        lambda m, x: (lambda y: (y.add_(1), y.view(-1).mul_(2), y * 3)[2])(x + 1),
+    ],
+)
 def test_in_place_through_views_stays_and_is_marked(function):
     graph = exported(function)
     assert any(op.startswith("inplace:") for op in ops(graph))

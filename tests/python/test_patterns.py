@@ -29,14 +29,19 @@ def traced(families, tmp_path):
 
 def test_scalars_inputs_and_labels(traced):
     pattern = traced[1]["centred"]
-    assert pattern["inputs"] == [{"name": "x", "labels": ["*M", "N"], "dtype": "float32"}, {"name": "weight", "labels": ["N"], "dtype": "float32"}]
+    assert pattern["inputs"] == [
+        {"name": "x", "labels": ["*M", "N"], "dtype": "float32"},
+        {"name": "weight", "labels": ["N"], "dtype": "float32"},
+    ]
     assert pattern["options"] == {"HAS_WEIGHT": 1, "HAS_PICKED": 0}
     add = next(node for node in pattern["nodes"] if node["op"] == "aten.add.Tensor")
     assert add["args"]["other"] == {"scalar": "eps"} and add["args"]["alpha"] == 1
     mean = next(node for node in pattern["nodes"] if node["op"] == "aten.mean.dim")
     assert mean["args"] == {"self": {"input": "x"}, "dim": [-1], "keepdim": True, "dtype": None}
     last = pattern["nodes"][-1]
-    assert last["args"]["other"] == {"input": "weight"} and pattern["outputs"] == [{"node": last["name"], "labels": ["*M", "N"], "name": "out"}]
+    assert last["args"]["other"] == {"input": "weight"} and pattern["outputs"] == [
+        {"node": last["name"], "labels": ["*M", "N"], "name": "out"}
+    ]
 
 
 def test_permuted_labels_reduce_the_other_dim(traced):
@@ -97,17 +102,24 @@ def test_a_family_that_does_not_import_spares_the_others(families, tmp_path):
 def test_spellings_that_are_one_in_a_dtype_give_one_pattern(families, tmp_path):
     toml, reference = families / "scaled" / "family.toml", families / "scaled" / "reference.py"
     toml.write_text(toml.read_text().replace('"unexplained"', '"cast"').replace('"halves"', '"plain"'))
-    reference.write_text(reference.read_text() + "\ndef plain(x):\n    return x.exp()\n\ndef cast(x):\n    return x.float().exp().to(x.dtype)\n")
+    reference.write_text(
+        reference.read_text() + "\ndef plain(x):\n    return x.exp()\n\ndef cast(x):\n    return x.float().exp().to(x.dtype)\n"
+    )
     _, found = ask(families, tmp_path / "patterns.json", ("float32", "float16"))
-    assert [(p["spelling"], p["dtype"]) for p in found if p["spelling"] in ("plain", "cast")] == [("plain", "float32"), ("plain", "float16"),
-                                                                                              ("cast", "float16")]
+    assert [(p["spelling"], p["dtype"]) for p in found if p["spelling"] in ("plain", "cast")] == [
+        ("plain", "float32"),
+        ("plain", "float16"),
+        ("cast", "float16"),
+    ]
 
 
 def test_every_spelling_of_the_product_is_a_pattern(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     result, found = ask(ROOT / "kernels", tmp_path / "patterns.json")
     assert result["errors"] == []
-    assert len({json.dumps([pattern["family"], pattern["inputs"], pattern["nodes"], pattern["options"]]) for pattern in found}) == len(found)
+    assert len({json.dumps([pattern["family"], pattern["inputs"], pattern["nodes"], pattern["options"]]) for pattern in found}) == len(
+        found
+    )
     assert len(found) == result["patterns"] > 100
 
 

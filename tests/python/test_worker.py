@@ -56,7 +56,9 @@ def test_load_capture_profile(worker, model_file, tmp_path):
     profile = json.loads((tmp_path / "profile.json").read_text())
     assert profile["schema"] == "autokernel.profile/1" and profile["iterations"] == 4
     assert set(profile["nodes"]) == {f"g0/{name}" for name in names} and measured["nodes"] == len(names)
-    assert all(node["us"] > 0 and node["calls"] == 1 for node in profile["nodes"].values()) and profile["total_us"] == measured["total_us"] > 0
+    assert (
+        all(node["us"] > 0 and node["calls"] == 1 for node in profile["nodes"].values()) and profile["total_us"] == measured["total_us"] > 0
+    )
     assert any("Timing" in progress["text"] for progress in worker.progress)
 
 
@@ -76,7 +78,9 @@ def test_a_users_fault_carries_their_traceback_only(worker, model_file):
 
 
 def test_a_model_that_exits_does_not_end_the_worker(worker, model_file):
-    error = worker.ask("load", model=f"{model_file('raise SystemExit(3)')}:Model", input_shape=[1], dtype="float32", device="cpu", seed=0)["error"]
+    error = worker.ask("load", model=f"{model_file('raise SystemExit(3)')}:Model", input_shape=[1], dtype="float32", device="cpu", seed=0)[
+        "error"
+    ]
     assert error["kind"] == "user" and "SystemExit" in error["message"]
 
 
@@ -85,21 +89,32 @@ def test_patterns_fixtures_and_baseline(worker, families, tmp_path):
     assert result["patterns"] == 4 and {error["spelling"] for error in result["errors"]} == {"ignores_weight", "unexplained"}
     task_path = tmp_path / "task.json"
     task_path.write_text(json.dumps(scaled_task()))
-    made = [worker.result("fixtures", task=task, case={"stage": 1, "dims": {"M": 4, "N": 9}, "generator": "normal", "seed": 1},
-                          directory=str(tmp_path / name)) for name, task in (("a", scaled_task()), ("b", str(task_path)))]
+    made = [
+        worker.result(
+            "fixtures",
+            task=task,
+            case={"stage": 1, "dims": {"M": 4, "N": 9}, "generator": "normal", "seed": 1},
+            directory=str(tmp_path / name),
+        )
+        for name, task in (("a", scaled_task()), ("b", str(task_path)))
+    ]
     contents = [[open(result[key], "rb").read() for key in ("inputs", "expected")] for result in made]
     assert contents[0] == contents[1] and made[0]["bytes"] == sum(map(len, contents[0]))
-    kinds = worker.result("baseline", task=scaled_task(), binding={"dims": {"M": 4, "N": 9}}, seed=1, kinds=["eager", "library"], rounds=3,
-                          flush_bytes=4096)["kinds"]
+    kinds = worker.result(
+        "baseline", task=scaled_task(), binding={"dims": {"M": 4, "N": 9}}, seed=1, kinds=["eager", "library"], rounds=3, flush_bytes=4096
+    )["kinds"]
     assert [len(kinds[kind]["samples_us"]) for kind in ("eager", "library")] == [3, 3]
 
 
-@pytest.mark.parametrize(("verb", "arguments", "kind", "told"), [
-    ("dance", {}, "bug", "no verb 'dance'"),
-    ("load", {}, "bug", "'model'"),
-    ("patterns", {"families": "/nowhere", "path": "x"}, "user", "no directory of families"),
-    ("fixtures", {"task": "/nowhere/task.json", "case": {}, "directory": "x"}, "environment", "No such file"),
-])
+@pytest.mark.parametrize(
+    ("verb", "arguments", "kind", "told"),
+    [
+        ("dance", {}, "bug", "no verb 'dance'"),
+        ("load", {}, "bug", "'model'"),
+        ("patterns", {"families": "/nowhere", "path": "x"}, "user", "no directory of families"),
+        ("fixtures", {"task": "/nowhere/task.json", "case": {}, "directory": "x"}, "environment", "No such file"),
+    ],
+)
 def test_faulty_requests_are_answered(worker, verb, arguments, kind, told):
     error = worker.ask(verb, **arguments)["error"]
     assert error["kind"] == kind and told in error["message"]

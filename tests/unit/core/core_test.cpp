@@ -23,7 +23,8 @@ namespace {
 using namespace std::chrono_literals;
 
 TEST(Toml, KnowsWhereEachValueStands) {
-  const std::string text = "# ünïcode first\n[tune]\nROWS = { values = [1, 2], default = 2, tier = 1 } # keep\n[[launch]]\ngrid = [\"cdiv(M, ROWS)\"]\n";
+  const std::string text =
+      "# ünïcode first\n[tune]\nROWS = { values = [1, 2], default = 2, tier = 1 } # keep\n[[launch]]\ngrid = [\"cdiv(M, ROWS)\"]\n";
   std::map<std::string, TomlSpan> spans;
   const Json value = parse_toml(text, "kernel.cpp", &spans, 10);
   EXPECT_EQ(value["tune"]["ROWS"]["default"], 2);

@@ -42,11 +42,17 @@ void rows();
 )file";
 
 Task rmsnorm_task(bool with_weight = true) {
-  Json json = {{"schema", "autokernel.task/1"}, {"id", "rmsnorm_00000000"}, {"family", "rmsnorm"}, {"dtype", "float32"}, {"scalars", {{"eps", 1e-6}}},
-               {"options", {{"WEIGHT_OFFSET", 0}}}, {"workload", {{{"dims", {{"M", 10}, {"N", 96}}}, {"strides", {{"x", {128, 1}}}}, {"calls", 3}}}},
-               {"tensors", {{{"name", "x"}, {"role", "data"}, {"dtype", "float32"}, {"shape", {"M", "N"}}},
-                            {{"name", "weight"}, {"role", "weight"}, {"dtype", "float32"}, {"shape", {"N"}}, {"absent", !with_weight}},
-                            {{"name", "out"}, {"role", "output"}, {"dtype", "float32"}, {"shape", {"M", "N"}}}}}};
+  Json json = {{"schema", "autokernel.task/1"},
+               {"id", "rmsnorm_00000000"},
+               {"family", "rmsnorm"},
+               {"dtype", "float32"},
+               {"scalars", {{"eps", 1e-6}}},
+               {"options", {{"WEIGHT_OFFSET", 0}}},
+               {"workload", {{{"dims", {{"M", 10}, {"N", 96}}}, {"strides", {{"x", {128, 1}}}}, {"calls", 3}}}},
+               {"tensors",
+                {{{"name", "x"}, {"role", "data"}, {"dtype", "float32"}, {"shape", {"M", "N"}}},
+                 {{"name", "weight"}, {"role", "weight"}, {"dtype", "float32"}, {"shape", {"N"}}, {"absent", !with_weight}},
+                 {{"name", "out"}, {"role", "output"}, {"dtype", "float32"}, {"shape", {"M", "N"}}}}}};
   return task_from_json(json);
 }
 
@@ -127,7 +133,8 @@ TEST(LaunchPlan, PicksTheVariantThatHolds) {
 TEST(LaunchPlan, AnAbsentTensorIsNull) {
   const auto file = KernelFile::parse(source, "kernel.cpp");
   const Task task = rmsnorm_task(false);
-  EXPECT_EQ(make_concrete(file, task, task.workload[0], file.defaults(), {{"workers", 2}}).launches[0].arguments[1].kind, Argument::Kind::null);
+  EXPECT_EQ(make_concrete(file, task, task.workload[0], file.defaults(), {{"workers", 2}}).launches[0].arguments[1].kind,
+            Argument::Kind::null);
 }
 
 TEST(LaunchPlan, RefusesWhatDoesNotFit) {
