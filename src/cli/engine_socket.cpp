@@ -68,12 +68,12 @@ EngineSocket::EngineSocket(const std::filesystem::path& run_directory) : directo
 
 EngineSocket::~EngineSocket() { ::unlink(path_.c_str()); }
 
-void EngineSocket::serve_pending(const RequestHandler& handler) {
-  for (;;) {
+bool EngineSocket::serve_pending(const RequestHandler& handler) {
+  for (bool served = false;; served = true) {
     pollfd ready{listener_.get(), POLLIN, 0};
-    if (::poll(&ready, 1, 0) <= 0) return;
+    if (::poll(&ready, 1, 0) <= 0) return served;
     Descriptor connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!connection.valid()) return;
+    if (!connection.valid()) return served;
     Channel channel = channel_over(std::move(connection));
     try {
       Json request;

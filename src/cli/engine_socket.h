@@ -22,8 +22,8 @@ class EngineSocket {
   EngineSocket(const EngineSocket&) = delete;
   EngineSocket& operator=(const EngineSocket&) = delete;
 
-  /// Serve every client that waits now. A client's fault is answered to it and does not reach the engine.
-  void serve_pending(const RequestHandler& handler);
+  /// Serve every client that waits now; returns whether there was one. A client's fault is answered to it and does not reach the engine.
+  bool serve_pending(const RequestHandler& handler);
 
  private:
   Descriptor directory_, listener_;

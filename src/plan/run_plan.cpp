@@ -14,8 +14,9 @@ constexpr int environment_failures_allowed = 3;  // in a row, over all tasks
 
 class Loop {
  public:
-  Loop(store::Run& run, Scheduler& scheduler, const JudgeOfTask& judge_of, const search::Settings& settings, const Clock& clock, Observer& observer)
-      : run_(run), scheduler_(scheduler), judge_of_(judge_of), settings_(settings), clock_(clock), observer_(observer) {}
+  Loop(store::Run& run, Scheduler& scheduler, const JudgeOfTask& judge_of, const search::Settings& settings, const Between& between, const Clock& clock,
+       Observer& observer)
+      : run_(run), scheduler_(scheduler), judge_of_(judge_of), settings_(settings), between_(between), clock_(clock), observer_(observer) {}
 
   std::string run(const std::atomic<bool>& stop) {
     start();
@@ -39,6 +40,7 @@ class Loop {
 
   /// One experiment, or one change of task. Returns why the loop ends, or nothing.
   std::string once() {
+    if (between_ && between_()) look_again();
     if (scheduler_.over()) return scheduler_.seconds_left() && *scheduler_.seconds_left() <= 0 ? "the minutes are over" : "the experiments are done";
     const auto task = scheduler_.next();
     if (!task) return "nothing is worth the effort";
@@ -49,6 +51,12 @@ class Loop {
       return "";
     }
     return experiment();
+  }
+
+  /// Somebody else judged kernels of this run: what was derived from it is made anew.
+  void look_again() {
+    search_.reset();
+    for (const std::string& id : scheduler_.tasks()) scheduler_.update(run_.state(id));
   }
 
   void reopen(const std::string& task) {
@@ -118,6 +126,7 @@ class Loop {
   Scheduler& scheduler_;
   const JudgeOfTask& judge_of_;
   const search::Settings& settings_;
+  const Between& between_;
   const Clock& clock_;
   Observer& observer_;
   std::string task_;
@@ -127,9 +136,9 @@ class Loop {
 
 }  // namespace
 
-std::string run_plan(store::Run& run, Scheduler& scheduler, const JudgeOfTask& judge_of, const search::Settings& settings, const std::atomic<bool>& stop,
-                     const Clock& clock, Observer& observer) {
-  return Loop(run, scheduler, judge_of, settings, clock, observer).run(stop);
+std::string run_plan(store::Run& run, Scheduler& scheduler, const JudgeOfTask& judge_of, const search::Settings& settings, const Between& between,
+                     const std::atomic<bool>& stop, const Clock& clock, Observer& observer) {
+  return Loop(run, scheduler, judge_of, settings, between, clock, observer).run(stop);
 }
 
 }  // namespace ak::plan

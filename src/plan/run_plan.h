@@ -35,11 +35,14 @@ class Observer {
 /// Opens the judge of a task; the reference must hold until the next call.
 using JudgeOfTask = std::function<judge::Judge&(const std::string& task)>;
 
+/// Called before each experiment. Returns whether the run was changed meanwhile (a kernel judged by hand).
+using Between = std::function<bool()>;
+
 /// Experiments on the scheduler's tasks of `run` until the budget is spent, `stop` is set, or nothing is worth the effort.
 /// Every experiment is in the run's journal before the next begins. plan.json is written at each change of task and at the end.
 /// Returns why it ended.
 /// errors: the run cannot be written; the judge cannot be started.
-std::string run_plan(store::Run& run, Scheduler& scheduler, const JudgeOfTask& judge_of, const search::Settings& settings, const std::atomic<bool>& stop,
-                     const Clock& clock, Observer& observer);
+std::string run_plan(store::Run& run, Scheduler& scheduler, const JudgeOfTask& judge_of, const search::Settings& settings, const Between& between,
+                     const std::atomic<bool>& stop, const Clock& clock, Observer& observer);
 
 }  // namespace ak::plan
