@@ -11,7 +11,8 @@
 #include <thread>
 
 #include "bridge/worker.h"
-#include "compile/compiler.h"
+#include "bridge/python.h"
+#include "compile/cpp_compiler.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/process.h"
@@ -41,7 +42,7 @@ Finding processor() {
 
 Finding cpp_compiler() {
   try {
-    return {State::present, "C++ compiler", compile::find_compiler().description(), ""};
+    return {State::present, "C++ compiler", compile::CppCompiler::find(home_directory() / "kernels" / "include", cache_directory() / "compile").version(), ""};
   } catch (const Error& error) {
     return {State::missing, "C++ compiler", error.what(), error.what_to_do()};
   }

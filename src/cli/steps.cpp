@@ -98,7 +98,7 @@ void write_bundle(Session& session, const kernel::Task& task, const judge::Candi
   write_file(directory / kernel::file_name(winner.file.backend()), text);
   write_json(directory / "task.json", kernel::to_json(task));
   write_json(directory / "bundle.json", {{"schema", "autokernel.bundle/1"}, {"task", kernel::to_json(task)}, {"kernel_file", kernel::file_name(winner.file.backend())},
-                                         {"module", "kernel.so"}, {"backend", kernel::name_of(winner.file.backend())}, {"architecture", session.compiler().architecture()},
+                                         {"module", "kernel.so"}, {"backend", kernel::name_of(winner.file.backend())}, {"architecture", session.compiler().target()},
                                          {"point", winner.point}, {"speedup_vs_best", confirmation.speedup()}, {"us", confirmation.kernel_us},
                                          {"baseline_us", confirmation.baseline_us}});
 }
@@ -128,7 +128,7 @@ void extract_tasks(Session& session, int64_t top) {
   if (!session.has("profile.json")) measure_nodes(session);
   session.progress().phase("match the families in the graph");
   const auto graphs = graph::parse_graphs(read_json(session.file("graph.json")));
-  const auto patterns = graph::parse_patterns(read_json(session.file("patterns.json")));
+  const auto patterns = graph::parse_patterns(read_json(session.file("patterns.json")), session.families());
   const auto profile = graph::parse_profile(read_json(session.file("profile.json")));
   const auto regions = graph::match(graphs, patterns, session.families());
   int64_t made = 0;
