@@ -1,0 +1,322 @@
+// Layout of the arena, the program with addresses, and the guards around a launch.
+#include "judge/bench.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <random>
+
+#include "core/error.h"
+#include "core/hash.h"
+#include "judge/comparison.h"
+
+namespace ak::judge {
+
+namespace cpu = device::cpu;
+
+namespace {
+
+constexpr int64_t zone_bytes = 16 << 10;  // of canary between two buffers, at least
+constexpr int64_t page_bytes = 4096, line_bytes = 64;
+constexpr int64_t swaps_per_tensor = 16, samples_per_output = 64;
+
+int64_t align(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
+
+/// A worker's part of a per-worker scratch, with a line of canary behind it.
+int64_t worker_stride(int64_t bytes) { return align(bytes, line_bytes) + line_bytes; }
+
+bool reads(const std::vector<kernel::ConcreteLaunch>& launches, const std::string& scratch) {
+  return std::ranges::any_of(launches, [&](const auto& launch) {
+    return std::ranges::any_of(launch.arguments, [&](const kernel::Argument& argument) { return argument.kind == kernel::Argument::Kind::scratch && argument.name == scratch; });
+  });
+}
+
+int64_t element_at(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides, int64_t linear) {
+  int64_t offset = 0;
+  for (size_t dim = shape.size(); dim-- > 0;) {
+    offset += linear % shape[dim] * strides[dim];
+    linear /= shape[dim];
+  }
+  return offset;
+}
+
+int64_t count_of(const std::vector<int64_t>& shape) {
+  int64_t count = 1;
+  for (const int64_t extent : shape) count *= extent;
+  return count;
+}
+
+}  // namespace
+
+Bench::Bench(cpu::Host& host, const CaseData& data, kernel::ConcretePlan plan) : host_(host), data_(data), plan_(std::move(plan)) {}
+
+void Bench::lay_out(uint64_t seed) {
+  buffers_.clear();
+  for (size_t i = 0; i < data_.inputs().size(); ++i) {
+    const InputTensor& input = data_.inputs()[i];
+    buffers_.push_back({Kind::input, input.name, 0, static_cast<int64_t>(input.storage.size()), input.offset * size_bytes(input.dtype), i, false});
+  }
+  for (size_t i = 0; i < data_.outputs().size(); ++i) {
+    const OutputTensor& output = data_.outputs()[i];
+    const int64_t size = size_bytes(output.dtype);
+    buffers_.push_back({Kind::output, output.name, 0, (output.offset + output.span_elements()) * size, output.offset * size, i, false});
+  }
+  for (size_t i = 0; i < plan_.scratch.size(); ++i) {
+    const kernel::ConcreteScratch& scratch = plan_.scratch[i];
+    const int64_t bytes = scratch.per_worker ? host_.workers() * worker_stride(scratch.bytes) : scratch.bytes;
+    buffers_.push_back({Kind::scratch, scratch.name, 0, bytes, 0, i, reads(plan_.prepares, scratch.name)});
+  }
+  std::mt19937_64 random(seed);
+  int64_t at = 0;
+  for (Buffer& each : buffers_) {
+    each.begin = align(at + zone_bytes, page_bytes) + line_bytes * static_cast<int64_t>(random() % (page_bytes / line_bytes));
+    each.pointer += each.begin;
+    at = each.begin + each.bytes;
+  }
+  total_bytes_ = align(at + zone_bytes, page_bytes);
+}
+
+void Bench::fill() {
+  poison_.fill(arena_, 0);
+  for (const Buffer& each : buffers_) {
+    if (each.kind == Kind::input) std::ranges::copy(data_.inputs()[each.index].storage, bytes_of(each).begin());
+    if (each.kind == Kind::scratch && plan_.scratch[each.index].zeroed && !plan_.scratch[each.index].per_worker) std::ranges::fill(bytes_of(each), std::byte{0});
+  }
+}
+
+std::optional<Finding> Bench::check_limits() const {
+  size_t arguments = 0, longest = 0;
+  const size_t launches = plan_.launches.size() + plan_.prepares.size();
+  const auto per_worker = std::ranges::count_if(plan_.scratch, [](const auto& scratch) { return scratch.per_worker; });
+  for (const auto* list : {&plan_.launches, &plan_.prepares}) {
+    for (const kernel::ConcreteLaunch& launch : *list) {
+      arguments += launch.arguments.size();
+      longest = std::max(longest, launch.arguments.size());
+      if (launch.kernel.size() >= sizeof(cpu::LaunchEntry::kernel)) return Finding{Verdict::does_not_fit, {{"message", "a kernel's name is too long"}}, {}};
+    }
+  }
+  if (per_worker > 1) return Finding{Verdict::does_not_fit, {{"message", "a plan has at most one scratch per worker"}}, {}};
+  if (launches > cpu::maximum_launches || arguments > cpu::maximum_arguments || longest > 256 || plan_.scratch.size() > cpu::maximum_zeros) {
+    return Finding{Verdict::does_not_fit, {{"message", "the plan has too many launches or arguments"}}, {}};
+  }
+  return std::nullopt;
+}
+
+std::optional<Finding> Bench::place(uint64_t seed) {
+  if (auto finding = check_limits()) return finding;
+  poison_ = Poison(seed ^ 0x5eedULL);
+  sample_seed_ = seed;
+  swaps_.clear();
+  lay_out(seed);
+  arena_ = host_.arena(total_bytes_);
+  fill();
+  const cpu::Outcome installed = host_.install(program());
+  if (!installed.ok()) return finding_of(installed);
+  if (plan_.prepares.empty()) return std::nullopt;
+  const cpu::Outcome prepared = host_.prepare(timeout_seconds_);
+  if (!prepared.ok()) return finding_of(prepared);
+  return std::nullopt;
+}
+
+const Bench::Buffer& Bench::buffer(const std::string& name) const {
+  const auto found = std::ranges::find_if(buffers_, [&](const Buffer& each) { return each.name == name; });
+  if (found == buffers_.end()) throw Error("the plan names '" + name + "', which is no tensor and no scratch");
+  return *found;
+}
+
+cpu::ArgumentEntry Bench::entry_of(const kernel::Argument& argument) const {
+  using ArgumentKind = kernel::Argument::Kind;
+  switch (argument.kind) {
+    case ArgumentKind::null: return {cpu::ArgumentEntry::null_pointer, 0, 0};
+    case ArgumentKind::integer: return {cpu::ArgumentEntry::integer, 0, argument.integer};
+    case ArgumentKind::real: return {cpu::ArgumentEntry::real, 0, std::bit_cast<int32_t>(static_cast<float>(argument.real))};
+    case ArgumentKind::tensor:
+    case ArgumentKind::scratch: break;
+  }
+  return {cpu::ArgumentEntry::arena_pointer, 0, buffer(argument.name).pointer};
+}
+
+void Bench::add_launches(const std::vector<kernel::ConcreteLaunch>& launches, std::vector<cpu::LaunchEntry>& entries, cpu::Program& program) const {
+  for (const kernel::ConcreteLaunch& launch : launches) {
+    cpu::LaunchEntry entry{};
+    launch.kernel.copy(entry.kernel, sizeof entry.kernel - 1);
+    entry.blocks = launch.blocks();
+    entry.first_argument = static_cast<int32_t>(program.arguments.size());
+    entry.argument_count = static_cast<int32_t>(launch.arguments.size());
+    entry.scratch_offset = -1;
+    for (const Buffer& each : buffers_) {
+      if (each.kind != Kind::scratch || !plan_.scratch[each.index].per_worker) continue;
+      entry.scratch_offset = each.begin;
+      entry.scratch_stride = worker_stride(plan_.scratch[each.index].bytes);
+    }
+    for (const kernel::Argument& argument : launch.arguments) program.arguments.push_back(entry_of(argument));
+    entries.push_back(entry);
+  }
+}
+
+cpu::Program Bench::program() const {
+  cpu::Program result;
+  add_launches(plan_.launches, result.launches, result);
+  add_launches(plan_.prepares, result.prepares, result);
+  for (const Buffer& each : buffers_) {
+    if (each.kind != Kind::scratch || each.kept || !plan_.scratch[each.index].zeroed) continue;
+    const kernel::ConcreteScratch& scratch = plan_.scratch[each.index];
+    const int64_t parts = scratch.per_worker ? host_.workers() : 1;
+    for (int64_t part = 0; part < parts && result.zeros.size() < cpu::maximum_zeros; ++part) {
+      result.zeros.push_back({each.begin + part * worker_stride(scratch.bytes), scratch.bytes});
+    }
+  }
+  return result;
+}
+
+void Bench::poison_outputs() {
+  for (const Buffer& each : buffers_) {
+    if (each.kind == Kind::output || (each.kind == Kind::scratch && !each.kept)) poison_.fill(bytes_of(each), each.begin);
+  }
+}
+
+void Bench::perturb(uint64_t seed) {
+  AK_CHECK(swaps_.empty(), "inputs are perturbed once, then restored");
+  std::mt19937_64 random(seed);
+  for (size_t i = 0; i < buffers_.size(); ++i) {
+    if (buffers_[i].kind != Kind::input) continue;
+    const InputTensor& input = data_.inputs()[buffers_[i].index];
+    const int64_t count = count_of(input.shape), size = size_bytes(input.dtype);
+    if (count < 2 || (input.role == kernel::Role::weight && !plan_.prepares.empty())) continue;
+    std::byte* storage = bytes_of(buffers_[i]).data();
+    for (int64_t swap = 0; swap < swaps_per_tensor; ++swap) {
+      const int64_t first = input.offset + element_at(input.shape, input.strides, static_cast<int64_t>(random() % static_cast<uint64_t>(count)));
+      const int64_t second = input.offset + element_at(input.shape, input.strides, static_cast<int64_t>(random() % static_cast<uint64_t>(count)));
+      std::swap_ranges(storage + first * size, storage + (first + 1) * size, storage + second * size);
+      swaps_.push_back({i, first, second});
+    }
+  }
+}
+
+void Bench::restore() {
+  for (auto swap = swaps_.rbegin(); swap != swaps_.rend(); ++swap) {
+    const int64_t size = size_bytes(data_.inputs()[buffers_[swap->buffer].index].dtype);
+    std::byte* storage = bytes_of(buffers_[swap->buffer]).data();
+    std::swap_ranges(storage + swap->first * size, storage + (swap->first + 1) * size, storage + swap->second * size);
+  }
+  swaps_.clear();
+}
+
+void Bench::sample_outputs() {
+  samples_.clear();
+  std::mt19937_64 random(++sample_seed_);
+  for (const Buffer& each : buffers_) {
+    if (each.kind != Kind::output) continue;
+    const OutputTensor& output = data_.outputs()[each.index];
+    const int64_t count = output.elements(), size = size_bytes(output.dtype);
+    for (int64_t i = 0; i < std::min(count, samples_per_output); ++i) {
+      const int64_t element = element_at(output.shape, output.strides, static_cast<int64_t>(random() % static_cast<uint64_t>(count)));
+      Sample sample{each.pointer + element * size, static_cast<int32_t>(size), 0};
+      std::memcpy(&sample.bits, arena_.data() + sample.at, static_cast<size_t>(size));
+      samples_.push_back(sample);
+    }
+  }
+}
+
+std::optional<Finding> Bench::launch(int workers) {
+  const cpu::Outcome outcome = host_.launch(workers, timeout_seconds_, [this] { sample_outputs(); });
+  last_us_ = outcome.us;
+  if (outcome.ok()) return std::nullopt;
+  Finding finding = finding_of(outcome);
+  if (finding.verdict == Verdict::timed_out) finding.evidence["message"] = "no end after " + std::to_string(timeout_seconds_) + " s";
+  return finding;
+}
+
+std::optional<Finding> Bench::check_finished() const {
+  for (const Sample& sample : samples_) {
+    if (std::memcmp(&sample.bits, arena_.data() + sample.at, static_cast<size_t>(sample.size)) != 0) {
+      return Finding{Verdict::cheating, {{"message", "an output changed after the end of the launch"}}, "writing after its end"};
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Finding> Bench::changed_canary() const {
+  int64_t at = 0;
+  const Buffer* before = nullptr;
+  const auto check = [&](int64_t end, const Buffer* behind) -> std::optional<Finding> {
+    const int64_t changed = poison_.first_changed(arena_.subspan(static_cast<size_t>(at), static_cast<size_t>(end - at)), at);
+    if (changed < 0) return std::nullopt;
+    const bool after_it = before != nullptr && (behind == nullptr || changed < (end - at) / 2);
+    const std::string name = after_it ? before->name : behind->name;
+    const std::string place = after_it ? std::to_string(changed) + " bytes past the end of " : std::to_string(end - at - changed) + " bytes before the start of ";
+    return Finding{Verdict::out_of_bounds, {{"tensor", name}, {"message", "wrote " + place + name}}, {}};
+  };
+  for (const Buffer& each : buffers_) {
+    if (auto finding = check(each.begin, &each)) return finding;
+    at = each.begin + each.bytes;
+    before = &each;
+  }
+  return check(total_bytes_, nullptr);
+}
+
+/// The elements between an output's rows, and the parts between workers' scratch, are canaries too.
+std::optional<Finding> Bench::changed_gap(const Buffer& buffer) const {
+  const auto bytes = bytes_of(buffer);
+  const auto outside = [&](int64_t from, int64_t count) {
+    return poison_.first_changed(bytes.subspan(static_cast<size_t>(from), static_cast<size_t>(count)), buffer.begin + from) >= 0;
+  };
+  bool changed = false;
+  if (buffer.kind == Kind::scratch && plan_.scratch[buffer.index].per_worker) {
+    const int64_t part = plan_.scratch[buffer.index].bytes, stride = worker_stride(part);
+    for (int64_t worker = 0; worker < host_.workers(); ++worker) changed = changed || outside(worker * stride + part, stride - part);
+  } else if (buffer.kind == Kind::output) {
+    const OutputTensor& output = data_.outputs()[buffer.index];
+    const int64_t size = size_bytes(output.dtype);
+    changed = outside(0, output.offset * size);
+    if (output.span_elements() != output.elements()) {
+      std::vector<bool> covered(static_cast<size_t>(output.span_elements()), false);
+      for_each_element(output.shape, output.strides, [&](int64_t, int64_t offset) { covered[static_cast<size_t>(offset)] = true; });
+      for (size_t i = 0; i < covered.size(); ++i) changed = changed || (!covered[i] && outside((output.offset + static_cast<int64_t>(i)) * size, size));
+    }
+  }
+  if (!changed) return std::nullopt;
+  return Finding{Verdict::out_of_bounds, {{"tensor", buffer.name}, {"message", "wrote between the parts of " + buffer.name}}, {}};
+}
+
+std::optional<Finding> Bench::check_memory() {
+  restore();
+  if (auto finding = changed_canary()) return finding;
+  for (const Buffer& each : buffers_) {
+    if (each.kind != Kind::input) {
+      if (auto finding = changed_gap(each)) return finding;
+      continue;
+    }
+    const auto& original = data_.inputs()[each.index].storage;
+    if (std::memcmp(original.data(), bytes_of(each).data(), original.size()) != 0) return Finding{Verdict::changed_input, {{"tensor", each.name}}, {}};
+  }
+  return std::nullopt;
+}
+
+std::optional<Finding> Bench::check_values() const {
+  for (const Buffer& each : buffers_) {
+    if (each.kind != Kind::output) continue;
+    if (auto finding = compare(data_.outputs()[each.index], arena_.data() + each.pointer, data_.tolerance_k(), &poison_, each.pointer)) return finding;
+  }
+  return check_finished();
+}
+
+std::string Bench::outputs_hash() const {
+  std::string all;
+  for (const Buffer& each : buffers_) {
+    if (each.kind != Kind::output) continue;
+    const OutputTensor& output = data_.outputs()[each.index];
+    const int64_t size = size_bytes(output.dtype);
+    const char* data = reinterpret_cast<const char*>(arena_.data()) + each.pointer;
+    if (output.span_elements() == output.elements()) {  // no gaps, in whatever order
+      all += content_hash({data, static_cast<size_t>(output.elements() * size)});
+      continue;
+    }
+    std::string dense(static_cast<size_t>(output.elements() * size), '\0');
+    for_each_element(output.shape, output.strides, [&](int64_t linear, int64_t offset) { std::memcpy(dense.data() + linear * size, data + offset * size, static_cast<size_t>(size)); });
+    all += content_hash(dense);
+  }
+  return all;
+}
+
+}  // namespace ak::judge

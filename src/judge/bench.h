@@ -1,0 +1,94 @@
+// A candidate in its host with one case laid out in the arena: launch it, and see what it did to memory.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "device/cpu/host.h"
+#include "judge/case_data.h"
+#include "judge/finding.h"
+#include "judge/poison.h"
+#include "kernel/launch_plan.h"
+
+namespace ak::judge {
+
+/// Whatever lies between the buffers is canary; so is what an output's strides leave out.
+class Bench {
+ public:
+  /// `data` and `host` outlive the bench.
+  Bench(device::cpu::Host& host, const CaseData& data, kernel::ConcretePlan plan);
+
+  /// Lay everything out at addresses that follow from `seed`, fill it, check the plan against the module and run its prepares.
+  std::optional<Finding> place(uint64_t seed);
+
+  /// Poison the outputs and the scratch of a launch.
+  void poison_outputs();
+  /// Swap some elements of the data inputs, so that no earlier answer is right; undone by restore().
+  void perturb(uint64_t seed);
+  void restore();
+
+  /// errors: none; a host that does not finish is a finding.
+  std::optional<Finding> launch(int workers);
+  double last_us() const { return last_us_; }
+
+  /// Canaries and inputs; perturbed inputs are restored first.
+  std::optional<Finding> check_memory();
+  /// The outputs against the reference, and against what was seen when the host said it was done.
+  std::optional<Finding> check_values() const;
+  /// Of all elements of the outputs.
+  std::string outputs_hash() const;
+  /// Whether the sampled elements are still what they were at the end of the launch.
+  std::optional<Finding> check_finished() const;
+
+  /// Memory that the candidate was given, inputs included.
+  int64_t total_bytes() const { return total_bytes_; }
+  int workers() const { return host_.workers(); }
+  void set_timeout(double seconds) { timeout_seconds_ = seconds; }
+
+ private:
+  enum class Kind { input, output, scratch };
+  struct Buffer {
+    Kind kind;
+    std::string name;
+    int64_t begin = 0, bytes = 0, pointer = 0;  // offsets in the arena
+    size_t index = 0;                           // of the input, output or scratch
+    bool kept = false;                          // scratch that a prepare fills
+  };
+  struct Swap {
+    size_t buffer;
+    int64_t first, second;  // element offsets from the storage's begin
+  };
+  struct Sample {
+    int64_t at;
+    int32_t size;
+    uint64_t bits;
+  };
+
+  void lay_out(uint64_t seed);
+  void fill();
+  std::optional<Finding> check_limits() const;
+  device::cpu::Program program() const;
+  void add_launches(const std::vector<kernel::ConcreteLaunch>& launches, std::vector<device::cpu::LaunchEntry>& entries, device::cpu::Program& program) const;
+  device::cpu::ArgumentEntry entry_of(const kernel::Argument& argument) const;
+  const Buffer& buffer(const std::string& name) const;
+  std::span<std::byte> bytes_of(const Buffer& buffer) const { return arena_.subspan(static_cast<size_t>(buffer.begin), static_cast<size_t>(buffer.bytes)); }
+  std::optional<Finding> changed_canary() const;
+  std::optional<Finding> changed_gap(const Buffer& buffer) const;
+  void sample_outputs();
+
+  device::cpu::Host& host_;
+  const CaseData& data_;
+  kernel::ConcretePlan plan_;
+  Poison poison_{0};
+  std::vector<Buffer> buffers_;
+  std::vector<Swap> swaps_;
+  std::vector<Sample> samples_;
+  std::span<std::byte> arena_;
+  int64_t total_bytes_ = 0;
+  uint64_t sample_seed_ = 0;
+  double last_us_ = 0, timeout_seconds_ = 10;
+};
+
+}  // namespace ak::judge

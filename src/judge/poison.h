@@ -1,0 +1,28 @@
+// A secret pattern for memory that nobody may read or write: NaN in every floating type, far out of range as an integer.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace ak::judge {
+
+/// The byte at an offset of the arena depends on the offset and the seed alone.
+class Poison {
+ public:
+  explicit Poison(uint64_t seed);
+
+  /// `at`: offset in the arena of the first byte of `bytes`.
+  void fill(std::span<std::byte> bytes, int64_t at) const;
+  /// The index of the first byte that is not as filled, or -1.
+  int64_t first_changed(std::span<const std::byte> bytes, int64_t at) const;
+  /// Whether `size` bytes (at most 8) are as filled.
+  bool untouched(const std::byte* bytes, int64_t at, int64_t size) const;
+
+ private:
+  static constexpr int64_t period = 64 << 10;
+  std::vector<std::byte> tile_;
+};
+
+}  // namespace ak::judge

@@ -1,0 +1,39 @@
+// Names of verdicts.
+#include "judge/verdict.h"
+
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+
+namespace ak::judge {
+namespace {
+
+constexpr std::string_view names[] = {"kept",    "slower",    "wrong",         "nondeterministic", "out_of_bounds", "changed_input", "stale_output",
+                                      "does_not_compile", "does_not_fit", "crashed", "timed_out", "out_of_memory", "cheating", "failed_environment"};
+
+}  // namespace
+
+std::string_view name_of(Verdict verdict) { return names[static_cast<size_t>(verdict)]; }
+
+Verdict parse_verdict(std::string_view name) {
+  for (size_t i = 0; i < std::size(names); ++i) {
+    if (names[i] == name) return static_cast<Verdict>(i);
+  }
+  throw Error("unknown verdict '" + std::string(name) + "'");
+}
+
+std::optional<std::string_view> correctness_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kept:
+    case Verdict::slower: return "PASS";
+    case Verdict::timed_out: return "TIMEOUT";
+    case Verdict::crashed:
+    case Verdict::does_not_compile:
+    case Verdict::does_not_fit:
+    case Verdict::out_of_memory: return "CRASH";
+    case Verdict::failed_environment: return std::nullopt;
+    default: return "FAIL";
+  }
+}
+
+}  // namespace ak::judge
