@@ -41,7 +41,8 @@ class Loop {
   /// One experiment, or one change of task. Returns why the loop ends, or nothing.
   std::string once() {
     if (between_ && between_()) look_again();
-    if (scheduler_.over()) return scheduler_.seconds_left() && *scheduler_.seconds_left() <= 0 ? "the minutes are over" : "the experiments are done";
+    if (scheduler_.over())
+      return scheduler_.seconds_left() && *scheduler_.seconds_left() <= 0 ? "the minutes are over" : "the experiments are done";
     const auto task = scheduler_.next();
     if (!task) return "nothing is worth the effort";
     if (scheduler_.is_revisit(*task)) reopen(*task);

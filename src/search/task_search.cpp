@@ -42,7 +42,11 @@ const Step& BenchResult::result() const {
 }
 
 TaskSearch::TaskSearch(store::Run& run, judge::Judge& judge, const std::string& task, Settings settings)
-    : run_(run), judge_(judge), task_(run.task(task)), settings_(std::move(settings)), proposer_(make_proposer(settings_.strategy, settings_.seed)) {
+    : run_(run),
+      judge_(judge),
+      task_(run.task(task)),
+      settings_(std::move(settings)),
+      proposer_(make_proposer(settings_.strategy, settings_.seed)) {
   kernel::KernelFile file = kernel::KernelFile::read(run_.best_path(task));
   if (run_.state(task).incumbent) incumbent_ = judge::Candidate{file, file.defaults()};
   look_at(std::move(file));
@@ -56,8 +60,8 @@ void TaskSearch::look_at(kernel::KernelFile file) {
 std::optional<Proposal> TaskSearch::propose() { return proposer_->next(*history_); }
 
 Step TaskSearch::run(const Proposal& proposal) {
-  const judge::Candidate candidate{proposal.kernel_text ? kernel::KernelFile::parse(*proposal.kernel_text, "the proposed kernel") : space_->file(),
-                                   proposal.point};
+  const judge::Candidate candidate{
+      proposal.kernel_text ? kernel::KernelFile::parse(*proposal.kernel_text, "the proposed kernel") : space_->file(), proposal.point};
   Step step{proposal, judge_twice(candidate), std::nullopt};
   if (step.judgement.verdict == judge::Verdict::failed_environment) return step;
   const std::string text = candidate.file.with_defaults(candidate.point);

@@ -26,8 +26,8 @@ struct Rate {
   double tflops = 0, percent_of_peak = 0;
 };
 
-/// The rate of one call that takes `us`, of the workload's bindings weighted by their calls. The peak is the roofline: the percentage is the
-/// larger of those of arithmetic and of memory.
+/// The rate of one call that takes `us`, of the workload's bindings weighted by their calls. The peak is the roofline: the percentage is
+/// the larger of those of arithmetic and of memory.
 Rate rate_of(const kernel::Task& task, const Ceilings& ceilings, double us);
 
 /// The least time of one call by the ceilings; 0 where they are unknown.
