@@ -16,7 +16,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/process.h"
-#include "judge/process_judge.h"
+#include "judge/judge_process.h"
 
 namespace ak::cli {
 namespace {
@@ -77,10 +77,11 @@ Finding families() {
 
 Finding judge_program() {
   try {
-    const std::string level = judge::sandbox_level();
-    const bool full = level.find("landlock") != std::string::npos && level.find("seccomp") != std::string::npos;
-    return {full ? State::present : State::optional_missing, "judge and sandbox", level,
-            full ? "" : "candidates are confined less strictly on this kernel; Linux 5.13 or newer with Landlock and seccomp gives the full level"};
+    judge::JudgeProcess process(judge::judge_beside_program());
+    const auto levels = process.opened().at("sandbox").get<std::vector<std::string>>();
+    const bool full = levels.size() == 3;
+    return {full ? State::present : State::optional_missing, "judge and sandbox", fmt::format("candidates are confined by {}", fmt::join(levels, ", ")),
+            full ? "" : "a Linux kernel with Landlock and seccomp gives all of limits, calls, files"};
   } catch (const Error& error) {
     return {State::missing, "judge", error.what(), error.what_to_do()};
   }

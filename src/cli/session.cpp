@@ -11,6 +11,10 @@
 namespace ak::cli {
 namespace {
 
+using namespace std::chrono_literals;
+
+constexpr auto judge_timeout = 60s;
+
 std::atomic<bool> stop_flag = false;  // set by a signal handler, which can reach nothing else
 
 extern "C" void on_stop_signal(int) {
@@ -31,6 +35,14 @@ class WorkerFixtures final : public judge::FixtureSource {
   Session& session_;
   TemporaryDirectory directory_;
 };
+
+search::Ceilings measure_ceilings(judge::JudgeProcess& process) {
+  const auto answer = process.call("ceilings", Json::object(), judge_timeout);
+  if (!answer) throw Error("the judge did not measure the machine's ceilings: " + process.last_end(), "`autokernel doctor` says what is here");
+  search::Ceilings ceilings{.bytes_per_second = answer->at("copy_bytes_per_s"), .flops_per_second = {}};
+  for (const auto& [dtype, rate] : answer->at("flops_per_s").items()) ceilings.flops_per_second[parse_dtype(dtype)] = rate;
+  return ceilings;
+}
 
 }  // namespace
 
@@ -69,7 +81,7 @@ const compile::CppCompiler& Session::compiler() {
 }
 
 judge::JudgeProcess& Session::judge_process() {
-  if (!judge_process_) judge_process_ = std::make_unique<judge::JudgeProcess>(judge::JudgeProcess::Options{});
+  if (!judge_process_) judge_process_ = std::make_unique<judge::JudgeProcess>(judge::judge_beside_program());
   return *judge_process_;
 }
 
@@ -77,7 +89,7 @@ judge::Judge& Session::judge_of(const std::string& task) {
   if (judge_ && judge_task_ == task) return *judge_;
   judge_.reset();
   if (is_null_device()) {
-    judge_ = std::make_unique<judge::NullJudge>(run_.task(task));
+    judge_ = std::make_unique<judge::NullJudge>();
   } else {
     if (!fixtures_) fixtures_ = std::make_unique<WorkerFixtures>(*this);
     judge_ = std::make_unique<judge::ProcessJudge>(run_.task(task), judge_process(), compiler(), *fixtures_);
@@ -94,7 +106,7 @@ const search::Settings& Session::settings() {
     settings_->device_facts = {{"workers", 2}, {"l2_bytes", 1 << 20}, {"l3_bytes", 1 << 25}};
   } else {
     settings_->device_facts = judge_process().facts();
-    settings_->ceilings = judge_process().ceilings();
+    settings_->ceilings = measure_ceilings(judge_process());
   }
   return *settings_;
 }

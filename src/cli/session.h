@@ -11,6 +11,7 @@
 #include "cli/options.h"
 #include "core/clock.h"
 #include "graph/family.h"
+#include "judge/null_judge.h"
 #include "judge/process_judge.h"
 #include "report/progress.h"
 #include "search/task_search.h"

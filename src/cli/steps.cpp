@@ -37,7 +37,7 @@ double median(std::vector<double> values) {
 /// Medians of the kinds that ran; a kind that failed is announced.
 std::map<std::string, double> baseline_medians(Session& session, const kernel::Task& task, const std::vector<std::string>& kinds, int64_t rounds) {
   bridge::BaselineRequest request{.task = task, .binding = task.workload.front(), .seed = session.run().request().seed, .kinds = kinds, .rounds = rounds,
-                                  .flush_bytes = session.judge_process().flush_bytes()};
+                                  .flush_bytes = session.judge_process().opened().at("flush_bytes")};
   std::map<std::string, double> medians;
   for (const auto& [kind, times] : session.worker().baseline(request)) {
     if (times.samples_us.empty()) {
@@ -47,6 +47,26 @@ std::map<std::string, double> baseline_medians(Session& session, const kernel::T
     }
   }
   return medians;
+}
+
+/// Bytes that a tensor of a binding spans in memory: a broadcast dim counts once.
+int64_t bytes_of(const kernel::Task& task, const kernel::Tensor& tensor, const kernel::Binding& binding) {
+  const auto shape = task.shape(tensor, binding), strides = task.strides(tensor, binding);
+  int64_t bytes = size_bytes(tensor.dtype);
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (strides[i] != 0) bytes *= shape[i];
+  }
+  return bytes;
+}
+
+/// The time of a copy (or read) of the bytes that the task must move, on the judge's clock.
+double floor_us(Session& session, const kernel::Task& task) {
+  int64_t read = 0, written = 0;
+  for (const kernel::Tensor& tensor : task.tensors) {
+    if (!tensor.absent) (tensor.role == kernel::Role::output ? written : read) += bytes_of(task, tensor, task.workload.front());
+  }
+  const auto answer = session.judge_process().call("floor", {{"read_bytes", read}, {"write_bytes", written}}, std::chrono::seconds(60));
+  return answer ? answer->at("us").get<double>() : 0;
 }
 
 /// The null device has no clock: a baseline that its made-up kernels sometimes beat.
@@ -61,15 +81,11 @@ store::Baseline measure_baseline(Session& session, const kernel::Task& task) {
   baseline.best_kind = best->first;
   baseline.best_us = best->second;
   baseline.eager_us = baseline.kinds_us.count("eager") != 0 ? baseline.kinds_us.at("eager") : best->second;
-  baseline.floor_us = session.judge_process().floor_us(task);
+  baseline.floor_us = floor_us(session, task);
   return baseline;
 }
 
-std::string starter_of(const graph::Family& family, kernel::Backend backend) {
-  const fs::path path = family.folder / kernel::file_name(backend);
-  if (!fs::exists(path)) throw Error("the family " + family.name + " has no " + path.filename().string());
-  return read_file(path);
-}
+fs::path starter_of(const graph::Family& family, kernel::Backend backend) { return family.folder / kernel::file_name(backend); }
 
 /// The incumbent's numbers against the baseline, measured in turn.
 struct Confirmation {
@@ -135,7 +151,12 @@ void extract_tasks(Session& session, int64_t top) {
   const kernel::Backend backend = kernel::parse_backend(session.run().request().backend);
   for (const graph::ProfiledTask& found : graph::extract_tasks(regions, session.families(), profile)) {
     if (made == top || found.share < smallest_share) break;
-    session.run().add_task(found.task, 100 * found.share, found.profile_json(), starter_of(session.families().at(found.task.family), backend), backend);
+    const fs::path starter = starter_of(session.families().at(found.task.family), backend);
+    if (!fs::exists(starter)) {
+      session.progress().note(fmt::format("{} is left out: its family has no {}", found.task.id, starter.filename().string()));
+      continue;
+    }
+    session.run().add_task(found.task, 100 * found.share, found.profile_json(), read_file(starter), backend);
     ++made;
   }
   if (made == 0) {
