@@ -8,8 +8,8 @@
 namespace ak::judge {
 namespace {
 
-constexpr size_t first_look_pairs = 6;        // the least for which the median has a 95 % interval
-constexpr size_t first_keep_pairs = 12;       // a winner is looked at longer than a loser
+constexpr size_t first_look_pairs = 6;   // the least for which the median has a 95 % interval
+constexpr size_t first_keep_pairs = 12;  // a winner is looked at longer than a loser
 constexpr size_t most_pairs = 200;
 constexpr double loser_error = 0.05, winner_error = 0.01, reported_error = 0.05;
 constexpr int64_t always_checked_bytes = 16 << 20;  // of an arena: above, memory is checked after every eighth launch only

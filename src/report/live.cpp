@@ -46,7 +46,8 @@ void LiveView::tasks(const std::vector<store::TaskState>& tasks, const plan::Pro
     order_.push_back(task.id);
     rows_[task.id] = row_of(task);
   }
-  std::stable_sort(order_.begin(), order_.end(), [&](const auto& left, const auto& right) { return rows_[left].share_percent > rows_[right].share_percent; });
+  std::stable_sort(order_.begin(), order_.end(),
+                   [&](const auto& left, const auto& right) { return rows_[left].share_percent > rows_[right].share_percent; });
   progress_ = progress;
 }
 
@@ -64,8 +65,8 @@ void LiveView::judged(const store::TaskState& task, const search::Step& step, co
   rows_[task.id] = row_of(task);
   judging_.clear();
   progress_ = progress;
-  past_.push_front({step.trial ? step.trial->experiment : 0, task.id, std::string(judge::name_of(step.judgement.verdict)), step.proposal.note,
-                    step.trial ? step.trial->speedup_vs_best : 0});
+  past_.push_front({step.trial ? step.trial->experiment : 0, task.id, std::string(judge::name_of(step.judgement.verdict)),
+                    step.proposal.note, step.trial ? step.trial->speedup_vs_best : 0});
   if (past_.size() > past_lines) past_.pop_back();
 }
 
@@ -90,8 +91,9 @@ std::string LiveView::bar(size_t width, const Paint& paint, double seconds_since
   }
   const double elapsed = progress_.seconds_elapsed + seconds_since_event;
   if (progress_.seconds_left && elapsed > 0) done = std::max(done, elapsed / (progress_.seconds_elapsed + *progress_.seconds_left));
-  const std::string counter = progress_.experiments_planned ? fmt::format("experiment {} of {}", progress_.experiment, *progress_.experiments_planned)
-                                                            : fmt::format("{} experiments", progress_.experiment);
+  const std::string counter = progress_.experiments_planned
+                                  ? fmt::format("experiment {} of {}", progress_.experiment, *progress_.experiments_planned)
+                                  : fmt::format("{} experiments", progress_.experiment);
   const std::string text = fmt::format("  {}, model about {}", counter, factor_text(progress_.estimated_speedup));
   const size_t cells = width > columns(text) + 10 ? std::min<size_t>(30, width - columns(text)) : 10;
   const auto full = static_cast<size_t>(std::clamp(done, 0.0, 1.0) * static_cast<double>(cells) + 0.5);
@@ -103,14 +105,15 @@ std::string LiveView::bar(size_t width, const Paint& paint, double seconds_since
 std::string LiveView::task_line(const std::string& id, const Row& row, size_t width, const Paint& paint) const {
   const std::string name = fit(id, std::min<size_t>(32, width / 3));
   const std::string factor = fit_right(factor_text(row.speedup), 7);
-  const std::string text = fmt::format("{} {} {:5.1f} %  {}  {} → {}  {} tried{}", id == current_ ? "▸" : " ", id == current_ ? paint.strong(name) : name, row.share_percent,
-                                       row.speedup > 1 ? paint.good(factor) : paint.dim(factor), fit_right(time_text(row.baseline_us), 9), fit_right(time_text(row.best_us), 9), row.trials,
-                                       row.left ? paint.dim(", left") : "");
+  const std::string text =
+      fmt::format("{} {} {:5.1f} %  {}  {} → {}  {} tried{}", id == current_ ? "▸" : " ", id == current_ ? paint.strong(name) : name,
+                  row.share_percent, row.speedup > 1 ? paint.good(factor) : paint.dim(factor), fit_right(time_text(row.baseline_us), 9),
+                  fit_right(time_text(row.best_us), 9), row.trials, row.left ? paint.dim(", left") : "");
   return text;
 }
 
 std::vector<std::string> LiveView::lines(size_t width, bool colour, double seconds_since_event, size_t tick) const {
-  width = std::max(width, narrowest);
+  width = std::max(width, narrowest) - 1;  // a full last column makes some terminals wrap
   const Paint paint(colour);
   const std::string turning = paint.accent(spinner[tick % std::size(spinner)]);
   std::vector<std::string> result = {head(width, paint, seconds_since_event)};
@@ -120,15 +123,17 @@ std::vector<std::string> LiveView::lines(size_t width, bool colour, double secon
   }
   if (!order_.empty()) {
     result.push_back(bar(width, paint, seconds_since_event));
-    for (size_t i = 0; i < std::min(order_.size(), task_lines); ++i) result.push_back(task_line(order_[i], rows_.at(order_[i]), width, paint));
+    for (size_t i = 0; i < std::min(order_.size(), task_lines); ++i)
+      result.push_back(task_line(order_[i], rows_.at(order_[i]), width, paint));
     if (order_.size() > task_lines) result.push_back(paint.dim(fmt::format("  and {} more", order_.size() - task_lines)));
     result.push_back(judging_.empty() ? "" : fmt::format("{} {}", turning, judging_));
     for (const Past& past : past_) {
-      result.push_back(fmt::format("{} {} {} {} {}", paint.verdict(past.verdict, mark_of(past.verdict)), fit_right(fmt::format("{}", past.experiment), 4),
-                                   paint.verdict(past.verdict, fit(past.verdict, 16)), fit_right(factor_text(past.speedup), 7), past.note));
+      result.push_back(fmt::format("{} {} {} {} {}", paint.verdict(past.verdict, mark_of(past.verdict)),
+                                   fit_right(fmt::format("{}", past.experiment), 4), paint.verdict(past.verdict, fit(past.verdict, 16)),
+                                   fit_right(factor_text(past.speedup), 7), past.note));
     }
   }
-  for (std::string& line : result) line = cut(line, width - 1);
+  for (std::string& line : result) line = cut(line, width);
   return result;
 }
 
@@ -137,7 +142,12 @@ namespace {
 class Live final : public Progress {
  public:
   Live(std::FILE* out, const Clock& clock, const std::string& title)
-      : out_(out), clock_(clock), colour_(colour_for(out)), view_(title), event_ns_(clock.now_ns()), drawer_([this](const std::stop_token& stop) { draw_on(stop); }) {}
+      : out_(out),
+        clock_(clock),
+        colour_(colour_for(out)),
+        view_(title),
+        event_ns_(clock.now_ns()),
+        drawer_([this](const std::stop_token& stop) { draw_on(stop); }) {}
   ~Live() override {
     drawer_.request_stop();
     changed_.notify_all();
@@ -226,6 +236,8 @@ class Live final : public Progress {
 
 }  // namespace
 
-std::unique_ptr<Progress> make_live_progress(std::FILE* out, const Clock& clock, const std::string& title) { return std::make_unique<Live>(out, clock, title); }
+std::unique_ptr<Progress> make_live_progress(std::FILE* out, const Clock& clock, const std::string& title) {
+  return std::make_unique<Live>(out, clock, title);
+}
 
 }  // namespace ak::report

@@ -17,7 +17,15 @@ namespace {
 constexpr size_t default_width = 100;
 
 std::string counter(const plan::Progress& progress) {
-  return progress.experiments_planned ? fmt::format("{} of {}", progress.experiment, *progress.experiments_planned) : fmt::format("{}", progress.experiment);
+  return progress.experiments_planned ? fmt::format("{} of {}", progress.experiment, *progress.experiments_planned)
+                                      : fmt::format("{}", progress.experiment);
+}
+
+/// The time of what was right; where what was not failed.
+std::string outcome(const store::Trial& trial, const Json& evidence) {
+  if (trial.median_us > 0)
+    return fmt::format(" {}, {} vs the best baseline", time_text(trial.median_us), factor_text(trial.speedup_vs_best));
+  return evidence.contains("stage") ? fmt::format(" in stage {}", evidence.at("stage").dump()) : "";
 }
 
 class Plain final : public Progress {
@@ -30,22 +38,25 @@ class Plain final : public Progress {
   void started(const std::vector<store::TaskState>& tasks, const plan::Progress&) override {
     line(fmt::format("search over {} tasks", tasks.size()));
     for (const store::TaskState& task : tasks) {
-      line(fmt::format("  {:<32} {:5.1f} % of the forward, baseline {}", task.id, task.share_percent, time_text(task.baseline ? task.baseline->best_us : 0)));
+      line(fmt::format("  {:<32} {:5.1f} % of the forward, baseline {}", task.id, task.share_percent,
+                       time_text(task.baseline ? task.baseline->best_us : 0)));
     }
   }
   void task_chosen(const store::TaskState& task, const std::string& why) override { line(fmt::format("task {}: {}", task.id, why)); }
 
   void judged(const store::TaskState& task, const search::Step& step, const plan::Progress& progress) override {
     const std::string verdict(judge::name_of(step.judgement.verdict));
-    if (!step.trial) return line(fmt::format("the environment failed on {} twice: {}", task.id, step.judgement.evidence.value("message", "no reason given")));
+    if (!step.trial)
+      return line(
+          fmt::format("the environment failed on {} twice: {}", task.id, step.judgement.evidence.value("message", "no reason given")));
     const std::string left = progress.seconds_left ? fmt::format(", {} left", duration_text(*progress.seconds_left)) : "";
-    line(fmt::format("{} {} {}: {} {}, {} vs the best baseline ({}){}", mark_of(verdict), counter(progress), task.id, verdict, time_text(step.trial->median_us),
-                     factor_text(step.trial->speedup_vs_best), step.proposal.note, left));
+    line(fmt::format("{} {} {}: {}{} ({}){}", mark_of(verdict), counter(progress), task.id, verdict,
+                     outcome(*step.trial, step.judgement.evidence), step.proposal.note, left));
   }
   void moved_on(const store::TaskState& task, const plan::MoveOn& why) override { line(fmt::format("left {}: {}", task.id, why.text)); }
   void finished(const std::string& why, const plan::Progress& progress) override {
-    line(fmt::format("search ended: {}; {} experiments in {}, estimated {} for the model", why, progress.experiment, duration_text(progress.seconds_elapsed),
-                     factor_text(progress.estimated_speedup)));
+    line(fmt::format("search ended: {}; {} experiments in {}, estimated {} for the model", why, progress.experiment,
+                     duration_text(progress.seconds_elapsed), factor_text(progress.estimated_speedup)));
   }
 
  private:
@@ -68,15 +79,24 @@ class JsonLines final : public Progress {
 
   void started(const std::vector<store::TaskState>& tasks, const plan::Progress& progress) override {
     Json list = Json::array();
-    for (const store::TaskState& task : tasks) list.push_back({{"task", task.id}, {"share_percent", task.share_percent}, {"baseline_us", task.baseline ? task.baseline->best_us : 0}});
+    for (const store::TaskState& task : tasks)
+      list.push_back(
+          {{"task", task.id}, {"share_percent", task.share_percent}, {"baseline_us", task.baseline ? task.baseline->best_us : 0}});
     event({{"event", "search_started"}, {"tasks", list}}, &progress);
   }
-  void task_chosen(const store::TaskState& task, const std::string& why) override { event({{"event", "task"}, {"task", task.id}, {"why", why}}); }
+  void task_chosen(const store::TaskState& task, const std::string& why) override {
+    event({{"event", "task"}, {"task", task.id}, {"why", why}});
+  }
   void proposed(const store::TaskState& task, const search::Proposal& proposal, const plan::Progress& progress) override {
-    event({{"event", "proposed"}, {"task", task.id}, {"proposer", proposal.proposer}, {"note", proposal.note}, {"point", proposal.point}}, &progress);
+    event({{"event", "proposed"}, {"task", task.id}, {"proposer", proposal.proposer}, {"note", proposal.note}, {"point", proposal.point}},
+          &progress);
   }
   void judged(const store::TaskState& task, const search::Step& step, const plan::Progress& progress) override {
-    Json json = {{"event", "trial"}, {"task", task.id}, {"verdict", judge::name_of(step.judgement.verdict)}, {"note", step.proposal.note}, {"point", step.proposal.point}};
+    Json json = {{"event", "trial"},
+                 {"task", task.id},
+                 {"verdict", judge::name_of(step.judgement.verdict)},
+                 {"note", step.proposal.note},
+                 {"point", step.proposal.point}};
     if (step.trial) {
       json["experiment"] = step.trial->experiment;
       json["median_us"] = step.trial->median_us;
@@ -90,7 +110,9 @@ class JsonLines final : public Progress {
   void moved_on(const store::TaskState& task, const plan::MoveOn& why) override {
     event({{"event", "moved_on"}, {"task", task.id}, {"reason", plan::name_of(why.reason)}, {"text", why.text}});
   }
-  void finished(const std::string& why, const plan::Progress& progress) override { event({{"event", "search_finished"}, {"why", why}}, &progress); }
+  void finished(const std::string& why, const plan::Progress& progress) override {
+    event({{"event", "search_finished"}, {"why", why}}, &progress);
+  }
 
  private:
   void event(Json json, const plan::Progress* progress = nullptr) {

@@ -15,10 +15,21 @@ Json task_json(const TaskView& view) {
   const store::TaskState& state = view.state;
   Json shapes = Json::array();
   for (const kernel::Binding& binding : view.task.workload) shapes.push_back({{"dims", binding.dims}, {"calls", binding.calls}});
-  Json task = {{"task", state.id}, {"family", state.family}, {"shapes", shapes}, {"share_percent", state.share_percent}, {"speedup_vs_best_baseline", view.speedup()},
-               {"best_us", view.best_us()}, {"kept", state.beats_baseline()}, {"trials", state.trials.size()}, {"verdicts", view.verdicts()}, {"baseline", nullptr}};
+  Json task = {{"task", state.id},
+               {"family", state.family},
+               {"shapes", shapes},
+               {"share_percent", state.share_percent},
+               {"speedup_vs_best_baseline", view.speedup()},
+               {"best_us", view.best_us()},
+               {"kept", state.beats_baseline()},
+               {"trials", state.trials.size()},
+               {"verdicts", view.verdicts()},
+               {"baseline", nullptr}};
   if (state.baseline) {
-    task["baseline"] = {{"kind", state.baseline->best_kind}, {"us", state.baseline->best_us}, {"eager_us", state.baseline->eager_us}, {"floor_us", state.baseline->floor_us}};
+    task["baseline"] = {{"kind", state.baseline->best_kind},
+                        {"us", state.baseline->best_us},
+                        {"eager_us", state.baseline->eager_us},
+                        {"floor_us", state.baseline->floor_us}};
   }
   if (state.incumbent) {
     task["candidate_us"] = state.incumbent->median_us;
@@ -28,10 +39,15 @@ Json task_json(const TaskView& view) {
   return task;
 }
 
+/// "17: 9 ✓ 7 · 1 ✗": tried, kept, slower, failed.
 std::string verdict_counts(const TaskView& view) {
-  std::string text;
-  for (const auto& [verdict, count] : view.verdicts()) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, verdict);
-  return text.empty() ? "none tried" : text;
+  std::map<std::string_view, int64_t> marks;
+  for (const auto& [verdict, count] : view.verdicts()) marks[mark_of(verdict)] += count;
+  std::string text = fmt::format("{}", view.state.trials.size());
+  for (const std::string_view mark : {"✓", "·", "✗"}) {
+    if (marks[mark] > 0) text += fmt::format("{} {} {}", text.find(':') == std::string::npos ? ":" : "", marks[mark], mark);
+  }
+  return text;
 }
 
 /// A table whose last column takes what width is left.
@@ -83,14 +99,17 @@ class Table {
 };
 
 std::string task_table(const RunView& run, size_t width, const Paint& paint) {
-  Table table({{"task"}, {"share", true}, {"baseline", true}, {"", false}, {"best", true}, {"speed-up", true}, {"used"}, {"shapes; verdicts"}}, width);
+  Table table(
+      {{"task"}, {"share", true}, {"baseline", true}, {"", false}, {"best", true}, {"speed-up", true}, {"used"}, {"tried"}, {"shapes"}},
+      width);
   for (const TaskView& view : run.tasks) {
     const bool better = view.state.beats_baseline();
     const std::string baseline = view.state.baseline ? time_text(view.state.baseline->best_us) : "–";
     const std::string candidate = view.state.incumbent ? time_text(view.state.incumbent->median_us) : "–";
     const std::string factor = factor_text(view.speedup());
-    table.add({view.state.id, fmt::format("{:.1f} %", view.state.share_percent), baseline, view.state.baseline ? view.state.baseline->best_kind : "", candidate,
-               better ? paint.good(factor) : paint.dim(factor), better ? paint.good("ours") : paint.dim("baseline"), view.shapes(1) + "; " + verdict_counts(view)});
+    table.add({view.state.id, fmt::format("{:.1f} %", view.state.share_percent), baseline,
+               view.state.baseline ? view.state.baseline->best_kind : "", candidate, better ? paint.good(factor) : paint.dim(factor),
+               better ? paint.good("ours") : paint.dim("baseline"), verdict_counts(view), view.shapes(1)});
   }
   return table.text(paint);
 }
@@ -113,7 +132,8 @@ std::string end_to_end_table(const RunView& run, size_t width, const Paint& pain
     table.add({row.name, row.ci_low > 1 ? paint.good(factor) : factor, fmt::format("{:.3f} to {:.3f}", row.ci_low, row.ci_high)});
   }
   const Json& end_to_end = run.end_to_end();
-  return table.text(paint) + fmt::format("error over eager's error: {:.2f} in the maximum, {:.2f} in the norm\nreplaced: {}\n", number_or_zero(end_to_end, "max_error_over_eager_error"),
+  return table.text(paint) + fmt::format("error over eager's error: {:.2f} in the maximum, {:.2f} in the norm\nreplaced: {}\n",
+                                         number_or_zero(end_to_end, "max_error_over_eager_error"),
                                          number_or_zero(end_to_end, "norm_error_over_eager_error"), replaced_text(end_to_end));
 }
 
@@ -129,7 +149,8 @@ std::vector<Comparison> comparisons(const RunView& run) {
   std::vector<Comparison> result;
   const auto add = [&](const std::string& name, const Json& entry) {
     if (!entry.is_object() || number_or_zero(entry, "speedup") <= 0) return;
-    result.push_back({name, number_or_zero(entry, "speedup"), number_or_zero(entry, "ci_low"), number_or_zero(entry, "ci_high"), number_or_zero(entry, "us")});
+    result.push_back({name, number_or_zero(entry, "speedup"), number_or_zero(entry, "ci_low"), number_or_zero(entry, "ci_high"),
+                      number_or_zero(entry, "us")});
   };
   const std::vector<std::string> first = {"eager", "torch.compile", "replacement_off"};
   for (const std::string& name : first) {
@@ -144,14 +165,20 @@ std::vector<Comparison> comparisons(const RunView& run) {
 Json final_json(const RunView& run) {
   Json tasks = Json::array();
   for (const TaskView& task : run.tasks) tasks.push_back(task_json(task));
-  return {{"run_dir", run.directory}, {"device", run.request.device}, {"trials", run.trials()}, {"kept", run.kept()}, {"kernels_better", run.kernels_better()},
-          {"tasks", tasks}, {"end_to_end", run.end_to_end()}};
+  return {{"run_dir", run.directory},
+          {"device", run.request.device},
+          {"trials", run.trials()},
+          {"kept", run.kept()},
+          {"kernels_better", run.kernels_better()},
+          {"tasks", tasks},
+          {"end_to_end", run.end_to_end()}};
 }
 
 std::string summary_text(const RunView& run, size_t width, bool colour) {
   const Paint paint(colour);
-  return fmt::format("{}  {} experiments, {} kept; {} of {} kernels beat the best baseline\n\n{}\n{}", paint.strong(cut(run.request.model, width)), run.trials(), run.kept(),
-                     run.kernels_better(), run.tasks.size(), task_table(run, width, paint), end_to_end_table(run, width, paint));
+  return fmt::format("{}  {} experiments, {} kept; {} of {} kernels beat the best baseline\n\n{}\n{}",
+                     paint.strong(cut(run.request.model, width)), run.trials(), run.kept(), run.kernels_better(), run.tasks.size(),
+                     task_table(run, width, paint), end_to_end_table(run, width, paint));
 }
 
 }  // namespace ak::report

@@ -51,7 +51,8 @@ int64_t RunView::trials() const {
 int64_t RunView::kept() const {
   int64_t count = 0;
   for (const TaskView& task : tasks) {
-    count += std::count_if(task.state.trials.begin(), task.state.trials.end(), [](const store::Trial& trial) { return trial.verdict == "kept"; });
+    count += std::count_if(task.state.trials.begin(), task.state.trials.end(),
+                           [](const store::Trial& trial) { return trial.verdict == "kept"; });
   }
   return count;
 }
@@ -70,7 +71,8 @@ const Json& RunView::end_to_end() const {
 RunView view_of(const store::Run& run) {
   RunView view{run.directory().string(), run.request(), {}, nullptr};
   for (const std::string& id : run.task_ids()) view.tasks.push_back({run.task(id), run.state(id)});
-  std::stable_sort(view.tasks.begin(), view.tasks.end(), [](const TaskView& left, const TaskView& right) { return left.state.share_percent > right.state.share_percent; });
+  std::stable_sort(view.tasks.begin(), view.tasks.end(),
+                   [](const TaskView& left, const TaskView& right) { return left.state.share_percent > right.state.share_percent; });
   if (std::filesystem::exists(run.directory() / "verification.json")) view.verification = read_json(run.directory() / "verification.json");
   return view;
 }

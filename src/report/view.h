@@ -31,7 +31,7 @@ struct RunView {
   std::string directory;
   store::RunRequest request;
   std::vector<TaskView> tasks;  // by share of time, largest first
-  Json verification;  // null where the run was not verified
+  Json verification;            // null where the run was not verified
 
   int64_t trials() const;
   int64_t kept() const;            // trials

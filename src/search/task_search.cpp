@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/hash.h"
 
 namespace ak::search {
 namespace {
@@ -46,7 +47,7 @@ TaskSearch::TaskSearch(store::Run& run, judge::Judge& judge, const std::string& 
       judge_(judge),
       task_(run.task(task)),
       settings_(std::move(settings)),
-      proposer_(make_proposer(settings_.strategy, settings_.seed)) {
+      proposer_(make_proposer(settings_.strategy, settings_.seed ^ std::stoull(short_hash(task, 16), nullptr, 16))) {
   kernel::KernelFile file = kernel::KernelFile::read(run_.best_path(task));
   if (run_.state(task).incumbent) incumbent_ = judge::Candidate{file, file.defaults()};
   look_at(std::move(file));

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "core/error.h"
-#include "fixtures.h"
+#include "unit/search/fixtures.h"
 
 namespace ak::search {
 namespace {
