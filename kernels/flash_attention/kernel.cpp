@@ -82,7 +82,6 @@ text = "With few queries and heads there are fewer blocks than workers: give eac
 constexpr int W = ak::native_lanes;
 constexpr int panel = 16 * KEY_COLS;
 constexpr int key_vectors = panel / W;
-constexpr int key_rows = ak::fitting_rows(KEY_ROWS, key_vectors);
 constexpr float infinity = __builtin_inff();
 
 inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -183,14 +182,13 @@ inline float exponentials(float* scores, int64_t count, float factor, float maxi
 }
 
 /// result (rows x width) += weights (rows x depth) times v (depth rows), `columns` vectors at a time; what is left of the width in halves.
-template <int columns, class V>
-inline void add_values(const float* weights, int64_t weights_row, int64_t rows, const V* v, int64_t v_row, int64_t depth, float* result,
+template <int columns>
+inline void add_values(const float* weights, int64_t weights_row, int64_t rows, const float* v, int64_t v_row, int64_t depth, float* result,
                        int64_t result_row, int64_t width, bool resume) {
-  constexpr int vectors = columns * 16 / W;
   int64_t d = 0;
   for (; d + columns * 16 <= width; d += columns * 16) {
-    ak::multiply_strip<ak::fitting_rows(OUT_ROWS * OUT_COLS / columns, vectors), vectors>(weights, weights_row, rows, v + d, v_row, depth,
-                                                                                        result + d, result_row, resume, [](int64_t, int64_t) {});
+    ak::multiply_strip<OUT_ROWS * OUT_COLS / columns, columns * 16 / W>(weights, weights_row, rows, v + d, v_row, depth, result + d, result_row,
+                                                                        resume, [](int64_t, int64_t) {});
   }
   if constexpr (columns > 1) {
     if (d < width) add_values<columns / 2>(weights, weights_row, rows, v + d, v_row, depth, result + d, result_row, width - d, resume);
@@ -239,21 +237,25 @@ void attention(int64_t block, int64_t, void* scratch, const T* q, const T* k, co
 
     const float* block_keys = head_keys + first * D;
     const float* block_values = head_values + first * width;
-    const bool in_place = !packed && D == width && v_d == 1 && !COPY_V;
+    const bool in_place = __is_same(T, float) && !packed && D == width && v_d == 1 && !COPY_V;
     if (!packed) {
       block_keys = own_keys;
       block_values = own_values;
       for (int64_t l = 0; l < count; l += panel) {
         ak::pack_panel(own_keys + l * D, panel, panel, head_k + (first + l) * k_l, k_l, k_d, least(panel, count - l), D);
       }
-      if (!in_place) ak::copy_rows(own_values, width, head_v + first * v_l, v_l, v_d, count, D, width);
+      if (in_place) {
+        block_values = reinterpret_cast<const float*>(head_v + first * v_l);
+      } else {
+        ak::copy_rows(own_values, width, head_v + first * v_l, v_l, v_d, count, D, width);
+      }
     }
 
     for (int64_t top = 0; top < rows; top += GROUP) {
       const int64_t group = least(GROUP, rows - top);
       float* so_far = result + top * result_row;
       for (int64_t l = 0; l < count; l += panel) {
-        ak::multiply_strip<key_rows, key_vectors>(of_q.data + top * of_q.row, of_q.row, group, block_keys + l * D, panel, D, scores + l, score_row,
+        ak::multiply_strip<KEY_ROWS, key_vectors>(of_q.data + top * of_q.row, of_q.row, group, block_keys + l * D, panel, D, scores + l, score_row,
                                                   false, [](int64_t, int64_t) {});
       }
       for (int64_t r = 0; r < group; ++r) {
@@ -270,11 +272,7 @@ void attention(int64_t block, int64_t, void* scratch, const T* q, const T* k, co
           for (int64_t d = 0; d < width; d += W) ak::store<W>(so_far + r * result_row + d, ak::load<W>(so_far + r * result_row + d) * kept);
         }
       }
-      if (in_place) {
-        add_values<OUT_COLS>(scores, score_row, group, head_v + first * v_l, v_l, count, so_far, result_row, width, started);
-      } else {
-        add_values<OUT_COLS>(scores, score_row, group, block_values, width, count, so_far, result_row, width, started);
-      }
+      add_values<OUT_COLS>(scores, score_row, group, block_values, in_place ? v_l : width, count, so_far, result_row, width, started);
     }
     started = true;
   }

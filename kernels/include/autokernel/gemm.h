@@ -7,8 +7,11 @@ namespace ak {
 /// Vector registers that hold results; the rest are for one row of a panel and a broadcast.
 inline constexpr int result_registers = native_lanes == 16 ? 28 : 12;
 
-/// Rows of a micro-tile `vectors` registers wide: as many as asked for, or as fit into the registers.
-constexpr int fitting_rows(int wanted, int vectors) {
+/// Vectors of a panel `vectors` wide that a micro-tile takes at once: all of them with 32 registers, two with 16.
+constexpr int tile_vectors(int vectors) { return native_lanes == 16 || vectors % 2 != 0 ? vectors : 2; }
+
+/// Rows of a micro-tile: as many as asked for, or as fit into the registers.
+constexpr int tile_rows(int wanted, int vectors) {
   const int fitting = result_registers / vectors;
   return wanted <= fitting ? wanted : fitting < 1 ? 1 : fitting;
 }
@@ -47,7 +50,7 @@ inline void transpose(Floats<W> (&v)[W]) {
 /// Pack a panel: `panel[k * panel_row + j] = source[j * row + k * column]` for j < rows and k < depth, 0 for rows <= j < width.
 /// `width` is a multiple of 16.
 template <class P, class S>
-inline void pack_panel(P* panel, int64_t panel_row, int64_t width, const S* source, int64_t row, int64_t column, int64_t rows, int64_t depth) {
+[[gnu::noinline]] inline void pack_panel(P* panel, int64_t panel_row, int64_t width, const S* source, int64_t row, int64_t column, int64_t rows, int64_t depth) {
   constexpr int W = native_lanes;
   for (int64_t j = 0; j < width; j += W) {
     const int64_t here = rows - j < W ? rows - j : W;
@@ -65,6 +68,7 @@ inline void pack_panel(P* panel, int64_t panel_row, int64_t width, const S* sour
       }
     }
     for (; k < depth; ++k) {
+#pragma GCC unroll 1
       for (int64_t i = 0; i < W; ++i) {
         panel[k * panel_row + j + i] = i < here ? static_cast<P>(static_cast<float>(source[(j + i) * row + k * column])) : P(0.0f);
       }
@@ -74,7 +78,7 @@ inline void pack_panel(P* panel, int64_t panel_row, int64_t width, const S* sour
 
 /// Copy a block of rows as float: `to[i * to_row + k] = from[i * row + k * column]`, 0 for depth <= k < width.
 template <class S>
-inline void copy_rows(float* to, int64_t to_row, const S* from, int64_t row, int64_t column, int64_t rows, int64_t depth, int64_t width) {
+[[gnu::noinline]] inline void copy_rows(float* to, int64_t to_row, const S* from, int64_t row, int64_t column, int64_t rows, int64_t depth, int64_t width) {
   constexpr int W = native_lanes;
   for (int64_t i = 0; i < rows; ++i) {
     int64_t k = 0;
@@ -169,20 +173,24 @@ template <int rows, int vectors, int ahead, class B>
 /// accurate than the library's. A longer depth is cut into equal parts.
 inline constexpr int64_t longest_chain = 128;
 
-/// A strip of `count` rows of x times one panel, `done(first, n)` after each tile of n rows. What is left over is taken in powers of two.
-template <int rows, int vectors, int ahead = 0, class B, class Done>
+/// A strip of `count` rows of x times one panel, in micro-tiles of `wanted` rows or what the registers hold; `done(first, n)` after each n
+/// rows. What is left over is taken in powers of two.
+template <int wanted, int vectors, int ahead = 0, class B, class Done>
 inline void multiply_strip(const float* x, int64_t x_row, int64_t count, const B* b, int64_t b_row, int64_t depth, float* c, int64_t c_row,
                            bool resume, Done done) {
+  constexpr int part = tile_vectors(vectors), rows = tile_rows(wanted, part);
   const int64_t chains = depth <= longest_chain ? 1 : (depth + longest_chain - 1) / longest_chain;
   const int64_t chain = (depth + chains - 1) / chains;
   int64_t i = 0;
   for (; i + rows <= count; i += rows) {
-    int64_t k = 0;
-    do {
-      const int64_t links = depth - k < chain ? depth - k : chain;
-      multiply_tile<rows, vectors, ahead>(x + i * x_row + k, x_row, b + k * b_row, b_row, links, c + i * c_row, c_row, resume || k > 0);
-      k += links;
-    } while (k < depth);
+    for (int64_t j = 0; j < vectors * native_lanes; j += part * native_lanes) {
+      int64_t k = 0;
+      do {
+        const int64_t links = depth - k < chain ? depth - k : chain;
+        multiply_tile<rows, part, ahead>(x + i * x_row + k, x_row, b + k * b_row + j, b_row, links, c + i * c_row + j, c_row, resume || k > 0);
+        k += links;
+      } while (k < depth);
+    }
     done(i, int64_t{rows});
   }
   if constexpr (rows > 1) {
