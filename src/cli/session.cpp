@@ -27,13 +27,16 @@ class WorkerFixtures final : public judge::FixtureSource {
   explicit WorkerFixtures(Session& session) : session_(session), directory_("autokernel-fixtures-") {}
 
   judge::Fixture make(const kernel::Task& task, const Json& test_case) override {
-    const bridge::FixtureFiles files = session_.worker().fixtures(task, test_case, directory_.path());
+    const std::filesystem::path own = directory_.path() / std::to_string(made_++);  // the worker's file names are always the same
+    std::filesystem::create_directory(own);
+    const bridge::FixtureFiles files = session_.worker().fixtures(task, test_case, own);
     return {files.inputs, files.expected};
   }
 
  private:
   Session& session_;
   TemporaryDirectory directory_;
+  int64_t made_ = 0;
 };
 
 search::Ceilings measure_ceilings(judge::JudgeProcess& process) {
