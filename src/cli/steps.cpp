@@ -81,7 +81,7 @@ store::Baseline measure_baseline(Session& session, const kernel::Task& task) {
   baseline.best_kind = best->first;
   baseline.best_us = best->second;
   baseline.eager_us = baseline.kinds_us.count("eager") != 0 ? baseline.kinds_us.at("eager") : best->second;
-  baseline.floor_us = floor_us(session, task);
+  baseline.floor_us = std::max(floor_us(session, task), search::roofline_us(task, session.settings().ceilings));
   return baseline;
 }
 
