@@ -7,7 +7,8 @@ from pathlib import Path
 
 LEVELS = [
     ["core"],
-    ["graph", "kernel", "store", "bridge"],
+    ["kernel"],  # the contracts: kernel file, task, launch plan
+    ["graph", "store", "bridge"],
     ["device"],
     ["compile"],
     ["judge"],

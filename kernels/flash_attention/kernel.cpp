@@ -3,8 +3,9 @@ family  = "flash_attention"
 backend = "cpu"
 
 [tune]
-BLOCK_S  = { values = [12, 24, 48, 96, 144, 192], default = 96, tier = 1 }              # queries of a block
+BLOCK_S  = { values = [12, 24, 48, 96, 192], default = 96, tier = 1 }              # queries of a block
 BLOCK_L  = { values = [64, 128, 192, 256, 384, 512, 768], default = 256, tier = 1 }     # keys between two corrections of the maximum
+GROUP    = { values = [6, 12, 24, 48, 96, 192], default = 24, tier = 2 }                # queries whose scores are in L1 together
 KEY_COLS = { values = [1, 2, 3, 4], default = 4, tier = 3 }                             # a panel is 16 * KEY_COLS keys
 KEY_ROWS = { values = [4, 6, 8, 12, 14], default = 6, tier = 3 }                        # queries of a micro-tile of the scores
 OUT_COLS = { values = [1, 2, 3, 4], default = 4, tier = 3 }                             # 16 * OUT_COLS columns of v at a time
@@ -13,7 +14,7 @@ PACK     = { values = [0, 1], default = 1, tier = 2 }                           
 COPY_V   = { values = [0, 1], default = 0, tier = 2 }                                   # 1: copy v also where it could be read in place
 EXP      = { values = [5, 6], default = 5, tier = 5 }                                   # degree of the polynomial in exp
 LONGEST  = { values = [0, 1], default = 1, tier = 4 }                                   # 1: blocks of late queries first, which see most keys
-require  = ["BLOCK_L % (16*KEY_COLS) == 0", "KEY_ROWS * KEY_COLS <= 28", "OUT_ROWS * OUT_COLS <= 28"]
+require  = ["BLOCK_L % (16*KEY_COLS) == 0", "GROUP <= BLOCK_S", "KEY_ROWS * KEY_COLS <= 28", "OUT_ROWS * OUT_COLS <= 28"]
 
 [scratch.keys]
 dtype = "float32"
@@ -23,7 +24,7 @@ dtype = "float32"
 shape = ["PACK && S > BLOCK_S ? B*G*L*align(D, 16) : 1"]
 [scratch.block]
 dtype = "float32"
-shape = ["BLOCK_S * (D + 16) + BLOCK_S * (BLOCK_L + 16) + BLOCK_S * (align(D, 16) + 16) + 2*BLOCK_S + BLOCK_L*D + BLOCK_L*align(D, 16) + 64"]
+shape = ["BLOCK_S * (D + 16) + GROUP * (BLOCK_L + 16) + BLOCK_S * (align(D, 16) + 16) + 2*BLOCK_S + BLOCK_L*D + BLOCK_L*align(D, 16) + 64"]
 per_worker = true
 
 [[launch]]
@@ -47,7 +48,7 @@ name = "blocks for the caches"
 tier = 1
 when = "1"
 gain = "10 %"
-text = "Scores (BLOCK_S * BLOCK_L floats) and a block of k and v (2 * BLOCK_L * D) should fit into L2 together; a taller BLOCK_S reads k and v less often, a shorter one wastes less on the diagonal and balances better."
+text = "Scores of a group (GROUP * BLOCK_L floats) should fit into L1, a block of k and v (2 * BLOCK_L * D floats) into L2; a taller BLOCK_S reads k and v less often, a shorter one wastes less on the diagonal and balances better."
 [[recipe]]
 name = "read v in place"
 tier = 2
@@ -75,13 +76,12 @@ text = "With few queries and heads there are fewer blocks than workers: give eac
 */
 #include <autokernel/gemm.h>
 
-// A block is BLOCK_S queries of one head. It goes through the keys BLOCK_L at a time: scores by a product with packed keys, softmax with a
-// running maximum and sum, and a product with v that is added to the result so far. Keys that no query of the block may see are left out.
+// A block is BLOCK_S queries of one head. It goes through the keys BLOCK_L at a time, and there through its queries GROUP at a time: scores by a
+// product with packed keys, softmax with a running maximum and sum, and a product with v that is added to the result so far. Keys that no query of the block may see are left out.
 
 constexpr int W = ak::native_lanes;
 constexpr int panel = 16 * KEY_COLS;
 constexpr int key_vectors = panel / W;
-constexpr int key_rows = ak::fitting_rows(KEY_ROWS, key_vectors);
 constexpr float infinity = __builtin_inff();
 
 inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -133,36 +133,48 @@ struct Mask {
   }
 };
 
-/// Scale and mask `count` scores of query s against keys from `first`, in whole vectors, and return their maximum.
-inline float mask_scores(float* scores, int64_t count, int64_t s, int64_t first, float factor, const Mask& mask) {
-  ak::Floats<W> most = ak::splat<W>(-infinity);
+/// The largest of the scores of query s against `count` keys from `first`, times `factor`. Scores that are hidden become -inf; a mask is
+/// added, and the factor then multiplied in: `factor` becomes 1. The last vector is filled up with -inf.
+inline float mask_scores(float* scores, int64_t count, int64_t s, int64_t first, float& factor, const Mask& mask) {
+  ak::Floats<W> most[2] = {ak::splat<W>(-infinity), ak::splat<W>(-infinity)};
   ak::Ints<W> lane;
   for (int i = 0; i < W; ++i) lane[i] = i;
-  const int64_t seen = CAUSAL ? least(count, s + 1 - first) : count;  // the keys after these are not there or in the future
-  for (int64_t j = 0; j < count; j += W) {
-    ak::Floats<W> score = ak::load<W>(scores + j) * factor;
+  const int64_t reach = CAUSAL ? s + 1 - first : count;
+  const int64_t seen = reach < 0 ? 0 : least(count, reach);  // the keys after these are not there or in the future
+  const bool masked = HAS_MASK || BOOL_MASK || !(factor > 0);
+  int64_t j = 0;
+  if (!masked) {
+    for (; j + 2 * W <= seen; j += 2 * W) {
+      most[0] = ak::larger<W>(ak::load<W>(scores + j), most[0]);
+      most[1] = ak::larger<W>(ak::load<W>(scores + j + W), most[1]);
+    }
+  }
+  for (; j < count; j += W) {
+    ak::Floats<W> score = ak::load<W>(scores + j);
+    if (masked) score *= factor;
     if (HAS_MASK || BOOL_MASK) score += mask.read(s, first + j, least(W, count - j));
     if (j + W > seen) score = lane < static_cast<int32_t>(seen - j < 0 ? 0 : seen - j) ? score : ak::Floats<W>{} - infinity;
     ak::store<W>(scores + j, score);
-    most = ak::larger<W>(score, most);
+    most[0] = ak::larger<W>(score, most[0]);
   }
-  return ak::max_lanes<W>(most);
+  if (masked) factor = 1.0f;
+  return ak::max_lanes<W>(ak::larger<W>(most[0], most[1])) * factor;
 }
 
-/// Replace scores by exp(score - maximum) and return their sum.
-inline float exponentials(float* scores, int64_t count, float maximum) {
+/// Replace scores by exp(score * factor - maximum) and return their sum.
+inline float exponentials(float* scores, int64_t count, float factor, float maximum) {
   ak::Floats<W> sum[2] = {};
   int64_t j = 0;
   for (; j + W < count; j += 2 * W) {
 #pragma GCC unroll 2
     for (int u = 0; u < 2; ++u) {
-      const auto value = ak::exp<W, EXP>(ak::load<W>(scores + j + u * W) - maximum);
+      const auto value = ak::exp<W, EXP>(ak::load<W>(scores + j + u * W) * factor - maximum);
       ak::store<W>(scores + j + u * W, value);
       sum[u] += value;
     }
   }
-  for (; j < count; j += W) {
-    const auto value = ak::exp<W, EXP>(ak::load<W>(scores + j) - maximum);
+  if (j < count) {
+    const auto value = ak::exp<W, EXP>(ak::load<W>(scores + j) * factor - maximum);
     ak::store<W>(scores + j, value);
     sum[0] += value;
   }
@@ -170,14 +182,13 @@ inline float exponentials(float* scores, int64_t count, float maximum) {
 }
 
 /// result (rows x width) += weights (rows x depth) times v (depth rows), `columns` vectors at a time; what is left of the width in halves.
-template <int columns, class V>
-inline void add_values(const float* weights, int64_t weights_row, int64_t rows, const V* v, int64_t v_row, int64_t depth, float* result,
+template <int columns>
+inline void add_values(const float* weights, int64_t weights_row, int64_t rows, const float* v, int64_t v_row, int64_t depth, float* result,
                        int64_t result_row, int64_t width, bool resume) {
-  constexpr int vectors = columns * 16 / W;
   int64_t d = 0;
   for (; d + columns * 16 <= width; d += columns * 16) {
-    ak::multiply_strip<ak::fitting_rows(OUT_ROWS * OUT_COLS / columns, vectors), vectors>(weights, weights_row, rows, v + d, v_row, depth,
-                                                                                        result + d, result_row, resume, [](int64_t, int64_t) {});
+    ak::multiply_strip<OUT_ROWS * OUT_COLS / columns, columns * 16 / W>(weights, weights_row, rows, v + d, v_row, depth, result + d, result_row,
+                                                                        resume, [](int64_t, int64_t) {});
   }
   if constexpr (columns > 1) {
     if (d < width) add_values<columns / 2>(weights, weights_row, rows, v + d, v_row, depth, result + d, result_row, width - d, resume);
@@ -198,7 +209,7 @@ void attention(int64_t block, int64_t, void* scratch, const T* q, const T* k, co
   const int64_t score_row = BLOCK_L + 16, width = align16(D), result_row = width + 16;
   float* queries = static_cast<float*>(scratch);
   float* scores = queries + BLOCK_S * (D + 16);
-  float* result = scores + BLOCK_S * score_row;
+  float* result = scores + GROUP * score_row;
   float* maximum = result + BLOCK_S * result_row;
   float* sum = maximum + BLOCK_S;
   float* own_keys = sum + BLOCK_S;
@@ -224,33 +235,44 @@ void attention(int64_t block, int64_t, void* scratch, const T* q, const T* k, co
     }
     const int64_t count = end - first;
 
-    for (int64_t l = 0; l < count; l += panel) {
-      const float* from = packed ? head_keys + (first + l) * D : own_keys;
-      if (!packed) ak::pack_panel(own_keys, panel, panel, head_k + (first + l) * k_l, k_l, k_d, least(panel, count - l), D);
-      ak::multiply_strip<key_rows, key_vectors>(of_q.data, of_q.row, rows, from, panel, D, scores + l, score_row, false, [](int64_t, int64_t) {});
-    }
-
-    for (int64_t r = 0; r < rows; ++r) {
-      float* row = scores + r * score_row;
-      const float most = mask_scores(row, count, first_s + r, first, factor, seen);
-      const float next = most > maximum[r] ? most : maximum[r];
-      const float origin = next == -infinity ? 0.0f : next;  // nothing seen yet: every exponential is 0
-      const float kept = ak::exp<W, EXP>(ak::splat<W>(maximum[r] - origin))[0];
-      sum[r] = sum[r] * kept + exponentials(row, count, origin);
-      maximum[r] = next;
-      if (started && kept != 1.0f) {
-        float* so_far = result + r * result_row;
-        for (int64_t d = 0; d < width; d += W) ak::store<W>(so_far + d, ak::load<W>(so_far + d) * kept);
+    const float* block_keys = head_keys + first * D;
+    const float* block_values = head_values + first * width;
+    const bool in_place = __is_same(T, float) && !packed && D == width && v_d == 1 && !COPY_V;
+    if (!packed) {
+      block_keys = own_keys;
+      block_values = own_values;
+      for (int64_t l = 0; l < count; l += panel) {
+        ak::pack_panel(own_keys + l * D, panel, panel, head_k + (first + l) * k_l, k_l, k_d, least(panel, count - l), D);
+      }
+      if (in_place) {
+        block_values = reinterpret_cast<const float*>(head_v + first * v_l);
+      } else {
+        ak::copy_rows(own_values, width, head_v + first * v_l, v_l, v_d, count, D, width);
       }
     }
 
-    if (packed) {
-      add_values<OUT_COLS>(scores, score_row, rows, head_values + first * width, width, count, result, result_row, width, started);
-    } else if (D == width && v_d == 1 && !COPY_V) {
-      add_values<OUT_COLS>(scores, score_row, rows, head_v + first * v_l, v_l, count, result, result_row, width, started);
-    } else {
-      ak::copy_rows(own_values, width, head_v + first * v_l, v_l, v_d, count, D, width);
-      add_values<OUT_COLS>(scores, score_row, rows, own_values, width, count, result, result_row, width, started);
+    for (int64_t top = 0; top < rows; top += GROUP) {
+      const int64_t group = least(GROUP, rows - top);
+      float* so_far = result + top * result_row;
+      for (int64_t l = 0; l < count; l += panel) {
+        ak::multiply_strip<KEY_ROWS, key_vectors>(of_q.data + top * of_q.row, of_q.row, group, block_keys + l * D, panel, D, scores + l, score_row,
+                                                  false, [](int64_t, int64_t) {});
+      }
+      for (int64_t r = 0; r < group; ++r) {
+        float* row = scores + r * score_row;
+        float times = factor;
+        const float most = mask_scores(row, count, first_s + top + r, first, times, seen);
+        float& so_far_most = maximum[top + r];
+        const float next = most > so_far_most ? most : so_far_most;
+        const float origin = next == -infinity ? 0.0f : next;  // nothing seen yet: every exponential is 0
+        const float kept = ak::exp<W, EXP>(ak::splat<W>(so_far_most - origin))[0];
+        sum[top + r] = sum[top + r] * kept + exponentials(row, count, times, origin);
+        so_far_most = next;
+        if (started && kept != 1.0f) {
+          for (int64_t d = 0; d < width; d += W) ak::store<W>(so_far + r * result_row + d, ak::load<W>(so_far + r * result_row + d) * kept);
+        }
+      }
+      add_values<OUT_COLS>(scores, score_row, group, block_values, in_place ? v_l : width, count, so_far, result_row, width, started);
     }
     started = true;
   }

@@ -93,10 +93,8 @@ constexpr int W = ak::native_lanes;
 constexpr int half = 16 * UP_COLS;  // columns of gate, and of up, in a panel
 constexpr int up_width = 2 * half;
 constexpr int up_vectors = up_width / W;
-constexpr int up_rows = ak::fitting_rows(UP_ROWS, up_vectors);
 constexpr int down_width = 16 * DOWN_COLS;
 constexpr int down_vectors = down_width / W;
-constexpr int down_rows = ak::fitting_rows(DOWN_ROWS, down_vectors);
 
 inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 inline int64_t hidden_row(int64_t H) { return (H + 15) / 16 * 16 + 16; }
@@ -160,11 +158,11 @@ void gated(int64_t block, int64_t, void* scratch, const T* x, const T* gate, con
       };
       if (PACK) {
         const T* from = packed + (first_h + h) * 2 * D + d * up_width;
-        ak::multiply_strip<up_rows, up_vectors, AHEAD>(of_x.data, of_x.row, count_m, from, up_width, depth, pair, sums_row, d > 0, activate);
+        ak::multiply_strip<UP_ROWS, up_vectors, AHEAD>(of_x.data, of_x.row, count_m, from, up_width, depth, pair, sums_row, d > 0, activate);
       } else {
         const int64_t row = first_h + h;
         pack_pair(panel, gate + row * gate_h + d * gate_d, up + row * up_h + d * up_d, least(half, count_h - h), depth, gate_h, gate_d, up_h, up_d);
-        ak::multiply_strip<up_rows, up_vectors, AHEAD>(of_x.data, of_x.row, count_m, panel, up_width, depth, pair, sums_row, d > 0, activate);
+        ak::multiply_strip<UP_ROWS, up_vectors, AHEAD>(of_x.data, of_x.row, count_m, panel, up_width, depth, pair, sums_row, d > 0, activate);
       }
     }
     d += depth;
@@ -202,11 +200,11 @@ void project(int64_t block, int64_t, void* scratch, const float* hidden, const T
       };
       if (PACK) {
         const T* from = packed + (first_d + j) * H + h * down_width;
-        ak::multiply_strip<down_rows, down_vectors, AHEAD>(of_hidden, hidden_row(H), count_m, from, down_width, depth, sums + j, block_columns,
+        ak::multiply_strip<DOWN_ROWS, down_vectors, AHEAD>(of_hidden, hidden_row(H), count_m, from, down_width, depth, sums + j, block_columns,
                                                            h > 0, store);
       } else {
         ak::pack_panel(panel, down_width, down_width, down + (first_d + j) * down_d + h * down_h, down_d, down_h, columns, depth);
-        ak::multiply_strip<down_rows, down_vectors, AHEAD>(of_hidden, hidden_row(H), count_m, panel, down_width, depth, sums + j, block_columns,
+        ak::multiply_strip<DOWN_ROWS, down_vectors, AHEAD>(of_hidden, hidden_row(H), count_m, panel, down_width, depth, sums + j, block_columns,
                                                            h > 0, store);
       }
     }

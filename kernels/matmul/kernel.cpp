@@ -80,7 +80,6 @@ text = "The activation runs on each finished tile while it is in L1. Where its c
 constexpr int W = ak::native_lanes;
 constexpr int width = 16 * COLS;  // of a panel
 constexpr int vectors = width / W;
-constexpr int rows = ak::fitting_rows(ROWS, vectors);
 constexpr int64_t block_width = int64_t{PANELS} * width;
 
 void pack_weight(int64_t block, int64_t, void*, const T* weight, T* packed, int64_t N, int64_t K, int64_t w_n, int64_t w_k) {
@@ -149,12 +148,12 @@ void matmul(int64_t block, int64_t, void* scratch, const T* x, const T* weight, 
         }
       };
       if (PACK) {
-        ak::multiply_strip<rows, vectors, AHEAD>(of_x.data, of_x.row, count_m, packed + (first_n + j) * K + k * width, width, depth, sums + j,
+        ak::multiply_strip<ROWS, vectors, AHEAD>(of_x.data, of_x.row, count_m, packed + (first_n + j) * K + k * width, width, depth, sums + j,
                                                  block_width, k > 0, finish);
       } else {
         float* panel = panels + j * most_k;
         ak::pack_panel(panel, width, width, weight + (first_n + j) * w_n + k * w_k, w_n, w_k, columns, depth);
-        ak::multiply_strip<rows, vectors, AHEAD>(of_x.data, of_x.row, count_m, panel, width, depth, sums + j, block_width, k > 0, finish);
+        ak::multiply_strip<ROWS, vectors, AHEAD>(of_x.data, of_x.row, count_m, panel, width, depth, sums + j, block_width, k > 0, finish);
       }
     }
     k += depth;

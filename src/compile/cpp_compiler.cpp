@@ -23,8 +23,18 @@ namespace fs = std::filesystem;
 
 constexpr size_t longest_log_bytes = 8192;
 // docs/formats/kernel-file.md. Never -ffast-math.
-constexpr const char* flags[] = {"-O3", "-march=native", "-std=c++20", "-fno-exceptions", "-fno-rtti", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math",
-                                 "-fPIC", "-shared", "-fmax-errors=20", "-fdiagnostics-color=never"};
+constexpr const char* flags[] = {"-O3",
+                                 "-march=native",
+                                 "-std=c++20",
+                                 "-fno-exceptions",
+                                 "-fno-rtti",
+                                 "-ffp-contract=fast",
+                                 "-fno-math-errno",
+                                 "-fno-trapping-math",
+                                 "-fPIC",
+                                 "-shared",
+                                 "-fmax-errors=20",
+                                 "-fdiagnostics-color=never"};
 constexpr const char* link_flags[] = {"-static-libstdc++", "-static-libgcc", "-Wl,--as-needed", "-Wl,-z,defs", "-lm"};
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
@@ -59,7 +69,9 @@ std::string content_of_headers(const fs::path& directory) {
 bool understands_header(const fs::path& program, const fs::path& include_directory, std::string& log) {
   TemporaryDirectory directory("autokernel-compiler-");
   write_file(directory.path() / "probe.cpp", "#include <autokernel/cpu.h>\nstatic_assert(sizeof(ak::float16) == 2);\n");
-  const CommandResult result = run({program.string(), "-std=c++20", "-march=native", "-fsyntax-only", "-I" + include_directory.string(), "probe.cpp"}, 20, directory.path());
+  const CommandResult result =
+      run({program.string(), "-std=c++20", "-march=native", "-fsyntax-only", "-I" + include_directory.string(), "probe.cpp"}, 20,
+          directory.path());
   log = result.output;
   return result.status.success();
 }
@@ -95,7 +107,8 @@ CppCompiler CppCompiler::find(const fs::path& include_directory, const fs::path&
       return compiler;
     }
   }
-  throw Error("no C++ compiler that can compile kernels (" + tried.substr(0, tried.size() - 2) + ")", "install g++ 12 or later, or name one in CXX");
+  throw Error("no C++ compiler that can compile kernels (" + tried.substr(0, tried.size() - 2) + ")",
+              "install g++ 12 or later, or name one in CXX");
 }
 
 std::string CppCompiler::key(const Source& source) const {

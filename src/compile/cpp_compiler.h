@@ -36,7 +36,8 @@ class CppCompiler {
  public:
   /// `program` empty: $CXX, else g++, else clang++, whichever first understands the kernels' header.
   /// errors: no compiler that does; the text says what was tried.
-  static CppCompiler find(const std::filesystem::path& include_directory, const std::filesystem::path& cache_directory, const std::string& program = {});
+  static CppCompiler find(const std::filesystem::path& include_directory, const std::filesystem::path& cache_directory,
+                          const std::string& program = {});
 
   /// errors: the cache cannot be written.
   Result compile(const Source& source, const Limits& limits = {}) const;

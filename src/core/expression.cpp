@@ -191,18 +191,12 @@ class Evaluator {
 
   int64_t value(const Node& node) const {
     switch (node.kind) {
-      case Kind::number:
-        return node.number;
-      case Kind::name:
-        return lookup(node.text);
-      case Kind::unary:
-        return node.text == "!" ? value(node.children[0]) == 0 : subtract(0, value(node.children[0]));
-      case Kind::binary:
-        return binary(node);
-      case Kind::conditional:
-        return value(node.children[value(node.children[0]) != 0 ? 1 : 2]);
-      case Kind::call:
-        return call(node);
+      case Kind::number: return node.number;
+      case Kind::name: return lookup(node.text);
+      case Kind::unary: return node.text == "!" ? value(node.children[0]) == 0 : subtract(0, value(node.children[0]));
+      case Kind::binary: return binary(node);
+      case Kind::conditional: return value(node.children[value(node.children[0]) != 0 ? 1 : 2]);
+      case Kind::call: return call(node);
     }
     fail("is malformed");
   }

@@ -169,8 +169,7 @@ class Matcher {
         if (given.kind != Kind::node) return false;
         state.goals.push_back({wanted.index, given.index});
         return true;
-      case Kind::input:
-        return given.kind == Kind::node && bind_input(state, wanted.index, given.index);
+      case Kind::input: return given.kind == Kind::node && bind_input(state, wanted.index, given.index);
       case Kind::scalar:
         return given.is_number() && std::isfinite(given.number()) &&
                equal_numbers(state.scalars.emplace(wanted.text, given).first->second, given);
@@ -178,22 +177,16 @@ class Matcher {
         if (given.kind != Kind::integer) return false;
         state.deferred.push_back({&wanted, &given});
         return true;
-      case Kind::list:
-        return given.kind == Kind::list && unify_list(state, wanted, given);
+      case Kind::list: return given.kind == Kind::list && unify_list(state, wanted, given);
       case Kind::integer:
-      case Kind::real:
-        return given.is_number() && equal_numbers(wanted, given);
+      case Kind::real: return given.is_number() && equal_numbers(wanted, given);
       case Kind::null:
-      case Kind::other:
-        return says_nothing(given);
-      case Kind::boolean:
-        return given.kind == Kind::boolean && wanted.boolean == given.boolean;
+      case Kind::other: return says_nothing(given);
+      case Kind::boolean: return given.kind == Kind::boolean && wanted.boolean == given.boolean;
       case Kind::text:
-      case Kind::dtype:
-        return given.kind == wanted.kind && wanted.text == given.text;
+      case Kind::dtype: return given.kind == wanted.kind && wanted.text == given.text;
       case Kind::symbol:
-      case Kind::leading:
-        return false;
+      case Kind::leading: return false;
     }
     return false;
   }

@@ -66,8 +66,7 @@ Value parse_object(const Json& json, const Resolver& resolve, const std::string&
 Value parse_value(const Json& json, const Resolver& resolve, const std::string& where) {
   Value value;
   switch (json.type()) {
-    case Json::value_t::null:
-      break;
+    case Json::value_t::null: break;
     case Json::value_t::boolean:
       value.kind = Kind::boolean;
       value.boolean = json.get<bool>();
@@ -93,10 +92,8 @@ Value parse_value(const Json& json, const Resolver& resolve, const std::string& 
       value.kind = Kind::list;
       for (const Json& item : json) value.items.push_back(parse_value(item, resolve, where));
       break;
-    case Json::value_t::object:
-      return parse_object(json, resolve, where);
-    default:
-      fail(where, "not a value");
+    case Json::value_t::object: return parse_object(json, resolve, where);
+    default: fail(where, "not a value");
   }
   return value;
 }

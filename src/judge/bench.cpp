@@ -27,7 +27,9 @@ int64_t worker_stride(int64_t bytes) { return align(bytes, line_bytes) + line_by
 
 bool reads(const std::vector<kernel::ConcreteLaunch>& launches, const std::string& scratch) {
   return std::ranges::any_of(launches, [&](const auto& launch) {
-    return std::ranges::any_of(launch.arguments, [&](const kernel::Argument& argument) { return argument.kind == kernel::Argument::Kind::scratch && argument.name == scratch; });
+    return std::ranges::any_of(launch.arguments, [&](const kernel::Argument& argument) {
+      return argument.kind == kernel::Argument::Kind::scratch && argument.name == scratch;
+    });
   });
 }
 
@@ -54,7 +56,8 @@ void Bench::lay_out(uint64_t seed) {
   buffers_.clear();
   for (size_t i = 0; i < data_.inputs().size(); ++i) {
     const InputTensor& input = data_.inputs()[i];
-    buffers_.push_back({Kind::input, input.name, 0, static_cast<int64_t>(input.storage.size()), input.offset * size_bytes(input.dtype), i, false});
+    buffers_.push_back(
+        {Kind::input, input.name, 0, static_cast<int64_t>(input.storage.size()), input.offset * size_bytes(input.dtype), i, false});
   }
   for (size_t i = 0; i < data_.outputs().size(); ++i) {
     const OutputTensor& output = data_.outputs()[i];
@@ -80,7 +83,8 @@ void Bench::fill() {
   poison_.fill(arena_, 0);
   for (const Buffer& each : buffers_) {
     if (each.kind == Kind::input) std::ranges::copy(data_.inputs()[each.index].storage, bytes_of(each).begin());
-    if (each.kind == Kind::scratch && plan_.scratch[each.index].zeroed && !plan_.scratch[each.index].per_worker) std::ranges::fill(bytes_of(each), std::byte{0});
+    if (each.kind == Kind::scratch && plan_.scratch[each.index].zeroed && !plan_.scratch[each.index].per_worker)
+      std::ranges::fill(bytes_of(each), std::byte{0});
   }
 }
 
@@ -92,11 +96,13 @@ std::optional<Finding> Bench::check_limits() const {
     for (const kernel::ConcreteLaunch& launch : *list) {
       arguments += launch.arguments.size();
       longest = std::max(longest, launch.arguments.size());
-      if (launch.kernel.size() >= sizeof(cpu::LaunchEntry::kernel)) return Finding{Verdict::does_not_fit, {{"message", "a kernel's name is too long"}}, {}};
+      if (launch.kernel.size() >= sizeof(cpu::LaunchEntry::kernel))
+        return Finding{Verdict::does_not_fit, {{"message", "a kernel's name is too long"}}, {}};
     }
   }
   if (per_worker > 1) return Finding{Verdict::does_not_fit, {{"message", "a plan has at most one scratch per worker"}}, {}};
-  if (launches > cpu::maximum_launches || arguments > cpu::maximum_arguments || longest > 256 || plan_.scratch.size() > cpu::maximum_zeros) {
+  if (launches > cpu::maximum_launches || arguments > cpu::maximum_arguments || longest > 256 ||
+      plan_.scratch.size() > cpu::maximum_zeros) {
     return Finding{Verdict::does_not_fit, {{"message", "the plan has too many launches or arguments"}}, {}};
   }
   return std::nullopt;
@@ -136,7 +142,8 @@ cpu::ArgumentEntry Bench::entry_of(const kernel::Argument& argument) const {
   return {cpu::ArgumentEntry::arena_pointer, 0, buffer(argument.name).pointer};
 }
 
-void Bench::add_launches(const std::vector<kernel::ConcreteLaunch>& launches, std::vector<cpu::LaunchEntry>& entries, cpu::Program& program) const {
+void Bench::add_launches(const std::vector<kernel::ConcreteLaunch>& launches, std::vector<cpu::LaunchEntry>& entries,
+                         cpu::Program& program) const {
   for (const kernel::ConcreteLaunch& launch : launches) {
     cpu::LaunchEntry entry{};
     launch.kernel.copy(entry.kernel, sizeof entry.kernel - 1);
@@ -185,8 +192,10 @@ void Bench::perturb(uint64_t seed) {
     if (count < 2 || (input.role == kernel::Role::weight && !plan_.prepares.empty())) continue;
     std::byte* storage = bytes_of(buffers_[i]).data();
     for (int64_t swap = 0; swap < swaps_per_tensor; ++swap) {
-      const int64_t first = input.offset + element_at(input.shape, input.strides, static_cast<int64_t>(random() % static_cast<uint64_t>(count)));
-      const int64_t second = input.offset + element_at(input.shape, input.strides, static_cast<int64_t>(random() % static_cast<uint64_t>(count)));
+      const int64_t first =
+          input.offset + element_at(input.shape, input.strides, static_cast<int64_t>(random() % static_cast<uint64_t>(count)));
+      const int64_t second =
+          input.offset + element_at(input.shape, input.strides, static_cast<int64_t>(random() % static_cast<uint64_t>(count)));
       std::swap_ranges(storage + first * size, storage + (first + 1) * size, storage + second * size);
       swaps_.push_back({i, first, second});
     }
@@ -245,7 +254,8 @@ std::optional<Finding> Bench::changed_canary() const {
     if (changed < 0) return std::nullopt;
     const bool after_it = before != nullptr && (behind == nullptr || changed < (end - at) / 2);
     const std::string name = after_it ? before->name : behind->name;
-    const std::string place = after_it ? std::to_string(changed) + " bytes past the end of " : std::to_string(end - at - changed) + " bytes before the start of ";
+    const std::string place =
+        after_it ? std::to_string(changed) + " bytes past the end of " : std::to_string(end - at - changed) + " bytes before the start of ";
     return Finding{Verdict::out_of_bounds, {{"tensor", name}, {"message", "wrote " + place + name}}, {}};
   };
   for (const Buffer& each : buffers_) {
@@ -273,7 +283,8 @@ std::optional<Finding> Bench::changed_gap(const Buffer& buffer) const {
     if (output.span_elements() != output.elements()) {
       std::vector<bool> covered(static_cast<size_t>(output.span_elements()), false);
       for_each_element(output.shape, output.strides, [&](int64_t, int64_t offset) { covered[static_cast<size_t>(offset)] = true; });
-      for (size_t i = 0; i < covered.size(); ++i) changed = changed || (!covered[i] && outside((output.offset + static_cast<int64_t>(i)) * size, size));
+      for (size_t i = 0; i < covered.size(); ++i)
+        changed = changed || (!covered[i] && outside((output.offset + static_cast<int64_t>(i)) * size, size));
     }
   }
   if (!changed) return std::nullopt;
@@ -289,7 +300,8 @@ std::optional<Finding> Bench::check_memory() {
       continue;
     }
     const auto& original = data_.inputs()[each.index].storage;
-    if (std::memcmp(original.data(), bytes_of(each).data(), original.size()) != 0) return Finding{Verdict::changed_input, {{"tensor", each.name}}, {}};
+    if (std::memcmp(original.data(), bytes_of(each).data(), original.size()) != 0)
+      return Finding{Verdict::changed_input, {{"tensor", each.name}}, {}};
   }
   return std::nullopt;
 }
@@ -297,7 +309,8 @@ std::optional<Finding> Bench::check_memory() {
 std::optional<Finding> Bench::check_values() const {
   for (const Buffer& each : buffers_) {
     if (each.kind != Kind::output) continue;
-    if (auto finding = compare(data_.outputs()[each.index], arena_.data() + each.pointer, data_.tolerance_k(), &poison_, each.pointer)) return finding;
+    if (auto finding = compare(data_.outputs()[each.index], arena_.data() + each.pointer, data_.tolerance_k(), &poison_, each.pointer))
+      return finding;
   }
   return check_finished();
 }
@@ -314,7 +327,9 @@ std::string Bench::outputs_hash() const {
       continue;
     }
     std::string dense(static_cast<size_t>(output.elements() * size), '\0');
-    for_each_element(output.shape, output.strides, [&](int64_t linear, int64_t offset) { std::memcpy(dense.data() + linear * size, data + offset * size, static_cast<size_t>(size)); });
+    for_each_element(output.shape, output.strides, [&](int64_t linear, int64_t offset) {
+      std::memcpy(dense.data() + linear * size, data + offset * size, static_cast<size_t>(size));
+    });
     all += content_hash(dense);
   }
   return all;

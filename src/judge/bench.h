@@ -72,10 +72,13 @@ class Bench {
   void fill();
   std::optional<Finding> check_limits() const;
   device::cpu::Program program() const;
-  void add_launches(const std::vector<kernel::ConcreteLaunch>& launches, std::vector<device::cpu::LaunchEntry>& entries, device::cpu::Program& program) const;
+  void add_launches(const std::vector<kernel::ConcreteLaunch>& launches, std::vector<device::cpu::LaunchEntry>& entries,
+                    device::cpu::Program& program) const;
   device::cpu::ArgumentEntry entry_of(const kernel::Argument& argument) const;
   const Buffer& buffer(const std::string& name) const;
-  std::span<std::byte> bytes_of(const Buffer& buffer) const { return arena_.subspan(static_cast<size_t>(buffer.begin), static_cast<size_t>(buffer.bytes)); }
+  std::span<std::byte> bytes_of(const Buffer& buffer) const {
+    return arena_.subspan(static_cast<size_t>(buffer.begin), static_cast<size_t>(buffer.bytes));
+  }
   std::optional<Finding> changed_canary() const;
   std::optional<Finding> changed_gap(const Buffer& buffer) const;
   void sample_outputs();

@@ -11,7 +11,9 @@ namespace {
 
 constexpr int64_t misaligned_by = 4;  // elements
 
-std::vector<int64_t> list_of(const SafetensorsFile& file, const std::string& key) { return Json::parse(file.metadata(key)).get<std::vector<int64_t>>(); }
+std::vector<int64_t> list_of(const SafetensorsFile& file, const std::string& key) {
+  return Json::parse(file.metadata(key)).get<std::vector<int64_t>>();
+}
 
 int64_t product(const std::vector<int64_t>& extents) {
   int64_t result = 1;
@@ -45,7 +47,8 @@ std::span<const Value> values_of(const SafetensorsFile& file, const std::string&
 int64_t OutputTensor::elements() const { return product(shape); }
 int64_t OutputTensor::span_elements() const { return span_of(shape, strides); }
 
-CaseData CaseData::load(const kernel::Task& task, const Json& test_case, const std::filesystem::path& inputs, const std::filesystem::path& expected) {
+CaseData CaseData::load(const kernel::Task& task, const Json& test_case, const std::filesystem::path& inputs,
+                        const std::filesystem::path& expected) {
   CaseData data(SafetensorsFile::open(inputs), SafetensorsFile::open(expected));
   const kernel::Binding binding = kernel::binding_from_json(test_case);
   data.tolerance_k_ = task.tolerance_k;
@@ -66,11 +69,17 @@ CaseData CaseData::load(const kernel::Task& task, const Json& test_case, const s
 }
 
 void CaseData::read_input(const kernel::Tensor& tensor) {
-  InputTensor input{tensor.name, tensor.role, tensor.dtype, list_of(inputs_file_, tensor.name + ".shape"), list_of(inputs_file_, tensor.name + ".strides"),
-                    std::stoll(inputs_file_.metadata(tensor.name + ".offset")), inputs_file_.tensor(tensor.name).data};
+  InputTensor input{tensor.name,
+                    tensor.role,
+                    tensor.dtype,
+                    list_of(inputs_file_, tensor.name + ".shape"),
+                    list_of(inputs_file_, tensor.name + ".strides"),
+                    std::stoll(inputs_file_.metadata(tensor.name + ".offset")),
+                    inputs_file_.tensor(tensor.name).data};
   check_layout(tensor.name, input.shape, input.strides);
   const int64_t needed = product(input.shape) == 0 ? 0 : (input.offset + span_of(input.shape, input.strides)) * size_bytes(input.dtype);
-  if (input.offset < 0 || needed > static_cast<int64_t>(input.storage.size())) throw Error("the fixture's storage of " + tensor.name + " is too small for its layout");
+  if (input.offset < 0 || needed > static_cast<int64_t>(input.storage.size()))
+    throw Error("the fixture's storage of " + tensor.name + " is too small for its layout");
   inputs_.push_back(std::move(input));
 }
 

@@ -25,7 +25,7 @@ struct OutputTensor {
   Dtype dtype = Dtype::float32;
   std::vector<int64_t> shape, strides;
   int64_t offset = 0;
-  std::span<const double> reference, eager;                // of a floating dtype
+  std::span<const double> reference, eager;                     // of a floating dtype
   std::span<const int64_t> reference_integers, eager_integers;  // of another
 
   int64_t elements() const;
@@ -37,7 +37,8 @@ struct OutputTensor {
 class CaseData {
  public:
   /// errors: a file that is not readable or does not belong to the task.
-  static CaseData load(const kernel::Task& task, const Json& test_case, const std::filesystem::path& inputs, const std::filesystem::path& expected);
+  static CaseData load(const kernel::Task& task, const Json& test_case, const std::filesystem::path& inputs,
+                       const std::filesystem::path& expected);
 
   const std::vector<InputTensor>& inputs() const { return inputs_; }
   const std::vector<OutputTensor>& outputs() const { return outputs_; }

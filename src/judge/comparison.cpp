@@ -90,7 +90,11 @@ class Tally {
     const double excess = std::isnan(error) ? INFINITY : error / std::max(budget, 1e-300);
     if (failing_ > 1 && !(excess > worst_excess_)) return;
     worst_excess_ = excess;
-    worst_ = {{"index", index_of(linear, output_.shape)}, {"got", number(got)}, {"expected", number(expected)}, {"error", number(error)}, {"budget", number(budget)}};
+    worst_ = {{"index", index_of(linear, output_.shape)},
+              {"got", number(got)},
+              {"expected", number(expected)},
+              {"error", number(error)},
+              {"budget", number(budget)}};
   }
 
   /// Integers can be equal to the poison by chance, so half of the failing ones have to be.
@@ -98,7 +102,8 @@ class Tally {
     if (failing_ == 0) return std::nullopt;
     const bool stale = is_floating(output_.dtype) ? stale_ > 0 : 2 * stale_ >= failing_;
     return Finding{stale ? Verdict::stale_output : Verdict::wrong,
-                   {{"tensor", output_.name}, {"worst", worst_}, {"failing_elements", failing_}, {"elements", output_.elements()}}, {}};
+                   {{"tensor", output_.name}, {"worst", worst_}, {"failing_elements", failing_}, {"elements", output_.elements()}},
+                   {}};
   }
 
  private:
@@ -147,7 +152,8 @@ std::optional<Finding> compare_floating(const OutputTensor& output, const std::b
     const bool stale = std::isnan(got) && poison != nullptr && poison->untouched(place, at + offset * size, size);
     if (!stale && !std::isfinite(got) && (same_special(got, reference) || same_special(got, eager))) return;
     if (stale || !std::isfinite(got) || !std::isfinite(reference)) {
-      const bool as_eager = !stale && std::isfinite(got) && std::isfinite(eager) && std::abs(got - eager) <= k * half_ulp(output.dtype, std::abs(eager));
+      const bool as_eager =
+          !stale && std::isfinite(got) && std::isfinite(eager) && std::abs(got - eager) <= k * half_ulp(output.dtype, std::abs(eager));
       if (!as_eager) tally.fail(linear, got, reference, std::abs(got - reference), 0, stale);
       return;
     }
@@ -175,7 +181,8 @@ std::optional<Finding> compare_integers(const OutputTensor& output, const std::b
     const int64_t got = read_integer(output.dtype, place), reference = output.reference_integers[static_cast<size_t>(linear)];
     if (got == reference || got == output.eager_integers[static_cast<size_t>(linear)]) return;
     const bool stale = poison != nullptr && poison->untouched(place, at + offset * size, size);
-    tally.fail(linear, static_cast<double>(got), static_cast<double>(reference), std::abs(static_cast<double>(got) - static_cast<double>(reference)), 0, stale);
+    tally.fail(linear, static_cast<double>(got), static_cast<double>(reference),
+               std::abs(static_cast<double>(got) - static_cast<double>(reference)), 0, stale);
   });
   return tally.finding();
 }
@@ -224,7 +231,8 @@ bool passes(const CaseData& data, const Answer& answer) {
 
 Answer constant(double value) {
   return [value](const OutputTensor& output, std::vector<std::byte>& bytes) {
-    for (size_t at = 0; at < bytes.size(); at += static_cast<size_t>(size_bytes(output.dtype))) write_value(output.dtype, bytes.data() + at, value);
+    for (size_t at = 0; at < bytes.size(); at += static_cast<size_t>(size_bytes(output.dtype)))
+      write_value(output.dtype, bytes.data() + at, value);
     return true;
   };
 }
@@ -255,9 +263,11 @@ Answer copy_of(const InputTensor& input) {
 
 Answer answer_to(const CaseData& other) {
   return [&other](const OutputTensor& output, std::vector<std::byte>& bytes) {
-    const auto same = std::ranges::find_if(other.outputs(), [&](const OutputTensor& each) { return each.name == output.name && each.shape == output.shape; });
+    const auto same = std::ranges::find_if(
+        other.outputs(), [&](const OutputTensor& each) { return each.name == output.name && each.shape == output.shape; });
     if (same == other.outputs().end()) return false;
-    for (int64_t i = 0; i < output.elements(); ++i) write_value(output.dtype, bytes.data() + i * size_bytes(output.dtype), expected_value(*same, i));
+    for (int64_t i = 0; i < output.elements(); ++i)
+      write_value(output.dtype, bytes.data() + i * size_bytes(output.dtype), expected_value(*same, i));
     return true;
   };
 }

@@ -9,9 +9,10 @@
 
 namespace ak::judge {
 
-/// `data`: where the output's first element lies. `poison` and `at` (the arena's offset of that place) tell what was never written; without them nothing is stale.
-/// Returns the first of stale_output and wrong that holds, with the worst element.
-std::optional<Finding> compare(const OutputTensor& output, const std::byte* data, double tolerance_k, const Poison* poison = nullptr, int64_t at = 0);
+/// `data`: where the output's first element lies. `poison` and `at` (the arena's offset of that place) tell what was never written; without
+/// them nothing is stale. Returns the first of stale_output and wrong that holds, with the worst element.
+std::optional<Finding> compare(const OutputTensor& output, const std::byte* data, double tolerance_k, const Poison* poison = nullptr,
+                               int64_t at = 0);
 
 /// The answers that know nothing (zeros, a constant, a copy of an input, the answer to `other` data) and pass the comparison all the same.
 /// Where one passes, the task's inputs say too little.

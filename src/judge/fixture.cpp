@@ -24,11 +24,14 @@ void remove(const Fixture& files) {
   }
 }
 
-std::vector<int64_t> strides_in(const SafetensorsFile& file, const std::string& tensor) { return Json::parse(file.metadata(tensor + ".strides")).get<std::vector<int64_t>>(); }
+std::vector<int64_t> strides_in(const SafetensorsFile& file, const std::string& tensor) {
+  return Json::parse(file.metadata(tensor + ".strides")).get<std::vector<int64_t>>();
+}
 
 }  // namespace
 
-FixtureCache::FixtureCache(FixtureSource& source, kernel::Task task, int64_t maximum_bytes) : source_(source), task_(std::move(task)), maximum_bytes_(maximum_bytes) {
+FixtureCache::FixtureCache(FixtureSource& source, kernel::Task task, int64_t maximum_bytes)
+    : source_(source), task_(std::move(task)), maximum_bytes_(maximum_bytes) {
   std::random_device device;
   std::seed_seq seeds{device(), device(), device(), device()};
   seeds_.seed(seeds);
@@ -57,7 +60,8 @@ CaseFixture FixtureCache::make(const Json& test_case) {
   made.bytes = size_of(made.files.inputs) + size_of(made.files.expected);
   const SafetensorsFile inputs = SafetensorsFile::open(made.files.inputs), expected = SafetensorsFile::open(made.files.expected);
   for (const kernel::Tensor& tensor : task_.tensors) {
-    if (!tensor.absent) made.binding.strides[tensor.name] = strides_in(tensor.role == kernel::Role::output ? expected : inputs, tensor.name);
+    if (!tensor.absent)
+      made.binding.strides[tensor.name] = strides_in(tensor.role == kernel::Role::output ? expected : inputs, tensor.name);
   }
   return made;
 }

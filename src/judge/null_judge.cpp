@@ -9,7 +9,7 @@
 namespace ak::judge {
 namespace {
 
-constexpr double depth = 1.5;        // how much slower the far end of one tunable is
+constexpr double depth = 1.5;  // how much slower the far end of one tunable is
 constexpr uint64_t wrong_one_in = 50;
 
 uint64_t number_of(const std::string& text) { return std::strtoull(short_hash(text, 15).c_str(), nullptr, 16); }
@@ -58,7 +58,12 @@ Judgement NullJudge::judge(const Candidate& candidate, const Candidate* incumben
   judgement.median_us = time_us(candidate);
   const double speedup = incumbent == nullptr ? 1 : time_us(*incumbent) / judgement.median_us;
   judgement.verdict = incumbent == nullptr || speedup > 1 + minimum_gain_ ? Verdict::kept : Verdict::slower;
-  judgement.evidence = {{"samples_us", {judgement.median_us}}, {"speedup", speedup}, {"ci_low", speedup}, {"ci_high", speedup}, {"noise", 0.0}, {"stages", {1, 2, 3, 4, 5}}};
+  judgement.evidence = {{"samples_us", {judgement.median_us}},
+                        {"speedup", speedup},
+                        {"ci_low", speedup},
+                        {"ci_high", speedup},
+                        {"noise", 0.0},
+                        {"stages", {1, 2, 3, 4, 5}}};
   judgement.peak_memory_mb = 1;
   return judgement;
 }

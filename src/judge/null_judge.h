@@ -5,7 +5,8 @@
 
 namespace ak::judge {
 
-/// Latency is a smooth function of a point's values with one best point; about one point in fifty is wrong. The same point always gets the same answer.
+/// Latency is a smooth function of a point's values with one best point; about one point in fifty is wrong. The same point always gets the
+/// same answer.
 class NullJudge final : public Judge {
  public:
   explicit NullJudge(double best_us = 100, double minimum_gain = 0.01) : best_us_(best_us), minimum_gain_(minimum_gain) {}

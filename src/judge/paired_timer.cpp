@@ -8,12 +8,12 @@
 namespace ak::judge {
 namespace {
 
-constexpr size_t first_look_pairs = 6;        // the least for which the median has a 95 % interval
-constexpr size_t first_keep_pairs = 12;       // a winner is looked at longer than a loser
+constexpr size_t first_look_pairs = 6;   // the least for which the median has a 95 % interval
+constexpr size_t first_keep_pairs = 12;  // a winner is looked at longer than a loser
 constexpr size_t most_pairs = 200;
 constexpr double loser_error = 0.05, winner_error = 0.01, reported_error = 0.05;
 constexpr int64_t always_checked_bytes = 16 << 20;  // of an arena: above, memory is checked after every eighth launch only
-constexpr int most_attempts = 3;                                      // at a sample that no other work on the machine disturbs
+constexpr int most_attempts = 3;                    // at a sample that no other work on the machine disturbs
 constexpr double tolerated_wait_us = 40, tolerated_wait_share = 0.05;  // for a CPU, by all threads together: waking up costs as much
 constexpr double longest_repeated_us = 20'000;                         // a longer launch meets other work whenever there is any
 constexpr double patience = 4;                                         // times maximum_seconds, where too few samples are undisturbed
@@ -45,7 +45,9 @@ Pairs pairs_of(const std::vector<Sample>& candidate, const std::vector<Sample>& 
 }
 
 /// How far the incumbent seems to differ from itself.
-double noise_of(const std::vector<double>& incumbent_ratios) { return incumbent_ratios.empty() ? 0 : std::abs(std::expm1(median(incumbent_ratios))); }
+double noise_of(const std::vector<double>& incumbent_ratios) {
+  return incumbent_ratios.empty() ? 0 : std::abs(std::expm1(median(incumbent_ratios)));
+}
 
 std::vector<double> times_of(const std::vector<Sample>& samples, bool only_clean) {
   std::vector<double> times;
@@ -82,7 +84,8 @@ std::optional<Finding> PairedTimer::sample(Bench& bench, std::vector<Sample>& sa
   return std::nullopt;
 }
 
-bool conclude(const std::vector<Sample>& candidate, const std::vector<Sample>& incumbent, const TimingRules& rules, bool last, Timing& timing) {
+bool conclude(const std::vector<Sample>& candidate, const std::vector<Sample>& incumbent, const TimingRules& rules, bool last,
+              Timing& timing) {
   Pairs pairs = pairs_of(candidate, incumbent, true);
   if (pairs.log_speedups.size() < first_look_pairs) {
     if (!last) return false;
@@ -115,7 +118,8 @@ Timing PairedTimer::compare(Bench& candidate, Bench& incumbent, const TimingRule
     }
     const bool enough = pairs_of(candidates, incumbents, true).log_speedups.size() >= first_keep_pairs;
     const double elapsed = seconds_now() - start;
-    const bool last = candidates.size() >= most_pairs || (candidates.size() >= first_look_pairs && elapsed > rules.maximum_seconds * (enough ? 1 : patience));
+    const bool last = candidates.size() >= most_pairs ||
+                      (candidates.size() >= first_look_pairs && elapsed > rules.maximum_seconds * (enough ? 1 : patience));
     if (conclude(candidates, incumbents, rules, last, timing) || last) return timing;
   }
 }

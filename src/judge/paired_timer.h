@@ -26,9 +26,9 @@ struct TimedLaunch {
 };
 
 struct Timing {
-  std::optional<Finding> failure;            // of the candidate
-  std::optional<Finding> incumbent_failure;  // not the candidate's fault
-  bool faster = false;                       // the interval clears the gain and the noise
+  std::optional<Finding> failure;                        // of the candidate
+  std::optional<Finding> incumbent_failure;              // not the candidate's fault
+  bool faster = false;                                   // the interval clears the gain and the noise
   std::vector<double> samples_us, incumbent_samples_us;  // those that nothing disturbed, if there are enough of them
   int disturbed = 0;                                     // others, left out
   double speedup = 1, noise = 0;
@@ -44,7 +44,8 @@ struct Sample {
 
 /// What samples taken in the order A B B A say of A against B; `decided` when more of them would not change it.
 /// `last`: no more will be taken.
-bool conclude(const std::vector<Sample>& candidate, const std::vector<Sample>& incumbent, const TimingRules& rules, bool last, Timing& timing);
+bool conclude(const std::vector<Sample>& candidate, const std::vector<Sample>& incumbent, const TimingRules& rules, bool last,
+              Timing& timing);
 
 class PairedTimer {
  public:

@@ -31,7 +31,8 @@ int64_t Poison::first_changed(std::span<const std::byte> bytes, int64_t at) cons
     const int64_t from = (at + static_cast<int64_t>(done)) % period;
     const size_t count = std::min(bytes.size() - done, static_cast<size_t>(period - from));
     if (std::memcmp(bytes.data() + done, tile_.data() + from, count) != 0) {
-      const auto differing = std::mismatch(bytes.begin() + static_cast<int64_t>(done), bytes.begin() + static_cast<int64_t>(done + count), tile_.begin() + from);
+      const auto differing = std::mismatch(bytes.begin() + static_cast<int64_t>(done), bytes.begin() + static_cast<int64_t>(done + count),
+                                           tile_.begin() + from);
       return differing.first - bytes.begin();
     }
     done += count;

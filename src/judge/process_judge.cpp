@@ -32,10 +32,17 @@ void set_case(Judgement& judgement, const StageCase& stage, const Json& test_cas
 
 }  // namespace
 
-ProcessJudge::ProcessJudge(kernel::Task task, JudgeProcess& process, const compile::CppCompiler& compiler, FixtureSource& fixtures, JudgeSettings settings)
-    : task_(std::move(task)), process_(process), compiler_(compiler), settings_(settings), fixtures_(fixtures, task_, settings.fixture_bytes) {}
+ProcessJudge::ProcessJudge(kernel::Task task, JudgeProcess& process, const compile::CppCompiler& compiler, FixtureSource& fixtures,
+                           JudgeSettings settings)
+    : task_(std::move(task)),
+      process_(process),
+      compiler_(compiler),
+      settings_(settings),
+      fixtures_(fixtures, task_, settings.fixture_bytes) {}
 
-compile::Source ProcessJudge::source_of(const Candidate& candidate) const { return {candidate.file.text(), kernel::macros(candidate.file, task_, candidate.point)}; }
+compile::Source ProcessJudge::source_of(const Candidate& candidate) const {
+  return {candidate.file.text(), kernel::macros(candidate.file, task_, candidate.point)};
+}
 
 void ProcessJudge::compile_ahead(std::span<const Candidate> candidates, int threads) const {
   std::vector<compile::Source> sources;
@@ -62,7 +69,10 @@ std::optional<Json> ProcessJudge::concrete(const Candidate& candidate, const std
 }
 
 Json ProcessJudge::request(const CaseFixture& fixture) const {
-  return {{"task", kernel::to_json(task_)}, {"case", fixture.test_case}, {"inputs", fixture.files.inputs.string()}, {"expected", fixture.files.expected.string()}};
+  return {{"task", kernel::to_json(task_)},
+          {"case", fixture.test_case},
+          {"inputs", fixture.files.inputs.string()},
+          {"expected", fixture.files.expected.string()}};
 }
 
 std::optional<Json> ProcessJudge::ask(const std::string& verb, const Json& arguments, Judgement& judgement) {

@@ -17,17 +17,19 @@ namespace ak::judge {
 
 struct JudgeSettings {
   double minimum_gain = 0.01;
-  double timing_seconds = 1;             // of one candidate against its incumbent, at most
+  double timing_seconds = 1;                   // of one candidate against its incumbent, at most
   int64_t fixture_bytes = int64_t{512} << 20;  // kept in shared memory for a task
   compile::Limits compile;
 };
 
-/// Judges candidates of one task for the CPU. The order, cheapest first: compile, stage 1, timing against the incumbent, and for what is faster the other stages and
-/// once more stage 1 on data that nobody has seen. `evidence.stages` says which stages ran; kept means all five.
+/// Judges candidates of one task for the CPU. The order, cheapest first: compile, stage 1, timing against the incumbent, and for what is
+/// faster the other stages and once more stage 1 on data that nobody has seen. `evidence.stages` says which stages ran; kept means all
+/// five.
 class ProcessJudge final : public Judge {
  public:
   /// All references outlive the judge; `process` and `compiler` may be shared by the judges of many tasks.
-  ProcessJudge(kernel::Task task, JudgeProcess& process, const compile::CppCompiler& compiler, FixtureSource& fixtures, JudgeSettings settings = {});
+  ProcessJudge(kernel::Task task, JudgeProcess& process, const compile::CppCompiler& compiler, FixtureSource& fixtures,
+               JudgeSettings settings = {});
 
   Judgement judge(const Candidate& candidate, const Candidate* incumbent) override;
   double time_us(const Candidate& candidate) override;

@@ -130,7 +130,8 @@ cpu::Host& Server::builtin_host() {
   if (!builtin_ || !builtin_->alive()) {
     builtin_ = new_host(std::nullopt);
     const cpu::Outcome loaded = builtin_->load();
-    if (!loaded.ok()) throw Error("the candidate host does not start: " + (loaded.text.empty() ? std::string("it gave no sign of life") : loaded.text));
+    if (!loaded.ok())
+      throw Error("the candidate host does not start: " + (loaded.text.empty() ? std::string("it gave no sign of life") : loaded.text));
   }
   return *builtin_;
 }
@@ -200,8 +201,10 @@ Json Server::ceilings() {
   multiplying.arguments = {integer(multiply_rounds)};
   multiplying.launches = {builtin_launch("builtin.multiply", workers_ * shares_per_worker, 1)};
   const double flops = static_cast<double>(multiply_flops * workers_ * shares_per_worker) / (cold_us(multiplying, ceiling_samples) * 1e-6);
-  return {{"copy_bytes_per_s", static_cast<double>(ceiling_bytes) / (copy_us * 1e-6)}, {"read_bytes_per_s", static_cast<double>(ceiling_bytes) / (read_us * 1e-6)},
-          {"flops_per_s", {{"float32", flops}, {"float16", flops}, {"bfloat16", flops}, {"float64", flops / 2}}}, {"launch_us", launch_us}};
+  return {{"copy_bytes_per_s", static_cast<double>(ceiling_bytes) / (copy_us * 1e-6)},
+          {"read_bytes_per_s", static_cast<double>(ceiling_bytes) / (read_us * 1e-6)},
+          {"flops_per_s", {{"float32", flops}, {"float16", flops}, {"bfloat16", flops}, {"float64", flops / 2}}},
+          {"launch_us", launch_us}};
 }
 
 std::optional<Finding> Server::check_once(Bench& bench, int workers) {
@@ -259,7 +262,9 @@ std::optional<Finding> Server::replay(const Subject& subject, const CaseData& da
     }
     if (hashes[0] == timed.outputs_hash) continue;
     if (hashes[0] != hashes[1]) return Finding{Verdict::nondeterministic, {{"message", "other bits in the next run"}}, {}};
-    return Finding{Verdict::cheating, {{"message", "a timed launch gave another answer than a fresh process does for the same inputs"}}, "remembered answer"};
+    return Finding{Verdict::cheating,
+                   {{"message", "a timed launch gave another answer than a fresh process does for the same inputs"}},
+                   "remembered answer"};
   }
   return std::nullopt;
 }
@@ -302,7 +307,9 @@ Json Server::time(const Json& arguments) {
 
   const Subject other = Subject::from_json(arguments["incumbent"]);
   std::optional<Finding> excuse = ready(incumbent_, other.module);
-  if (excuse) return verdict_json({Verdict::failed_environment, {{"message", "the incumbent does not load"}, {"incumbent", verdict_json(*excuse)}}, {}});
+  if (excuse)
+    return verdict_json(
+        {Verdict::failed_environment, {{"message", "the incumbent does not load"}, {"incumbent", verdict_json(*excuse)}}, {}});
   Bench incumbent(*incumbent_.host, data, other.plan);
   incumbent.set_timeout(timeout_seconds(data));
   excuse = incumbent.place(addresses);
@@ -312,7 +319,8 @@ Json Server::time(const Json& arguments) {
     timing = PairedTimer(*flusher_, secrets_).compare(bench, incumbent, rules);
     excuse = timing.incumbent_failure;
   }
-  if (excuse) return verdict_json({Verdict::failed_environment, {{"message", "the incumbent fails"}, {"incumbent", verdict_json(*excuse)}}, {}});
+  if (excuse)
+    return verdict_json({Verdict::failed_environment, {{"message", "the incumbent fails"}, {"incumbent", verdict_json(*excuse)}}, {}});
   if (timing.failure) return verdict_json(*timing.failure);
   const double middle = median(timing.samples_us);
   const Json evidence = evidence_of(timing);

@@ -31,7 +31,9 @@ const kernel::Binding& stability_binding(const kernel::Task& task) {
 
 size_t heaviest_workload(const kernel::Task& task) {
   AK_CHECK(!task.workload.empty(), "a task has a workload");
-  const auto work = [&](const kernel::Binding& binding) { return static_cast<double>(binding.calls) * static_cast<double>(bytes_of(task, binding)); };
+  const auto work = [&](const kernel::Binding& binding) {
+    return static_cast<double>(binding.calls) * static_cast<double>(bytes_of(task, binding));
+  };
   return static_cast<size_t>(std::ranges::max_element(task.workload, {}, work) - task.workload.begin());
 }
 

@@ -10,8 +10,8 @@ namespace ak::judge {
 
 struct StageCase {
   int stage = 1;
-  Json test_case;              // without a seed
-  bool must_hold = false;      // of the workload: a plan whose `require` excludes it does not fit
+  Json test_case;          // without a seed
+  bool must_hold = false;  // of the workload: a plan whose `require` excludes it does not fit
   int runs = 1;
 };
 

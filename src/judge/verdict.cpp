@@ -8,8 +8,9 @@
 namespace ak::judge {
 namespace {
 
-constexpr std::string_view names[] = {"kept",    "slower",    "wrong",         "nondeterministic", "out_of_bounds", "changed_input", "stale_output",
-                                      "does_not_compile", "does_not_fit", "crashed", "timed_out", "out_of_memory", "cheating", "failed_environment"};
+constexpr std::string_view names[] = {
+    "kept",         "slower",  "wrong",     "nondeterministic", "out_of_bounds", "changed_input",     "stale_output", "does_not_compile",
+    "does_not_fit", "crashed", "timed_out", "out_of_memory",    "cheating",      "failed_environment"};
 
 }  // namespace
 

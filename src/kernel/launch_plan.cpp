@@ -93,16 +93,11 @@ class Concretiser {
 
 Json to_json(const Argument& argument) {
   switch (argument.kind) {
-    case Argument::Kind::tensor:
-      return {{"tensor", argument.name}};
-    case Argument::Kind::scratch:
-      return {{"scratch", argument.name}};
-    case Argument::Kind::null:
-      return {{"null", argument.name}};
-    case Argument::Kind::integer:
-      return {{"int", argument.integer}};
-    case Argument::Kind::real:
-      return {{"float", argument.real}};
+    case Argument::Kind::tensor: return {{"tensor", argument.name}};
+    case Argument::Kind::scratch: return {{"scratch", argument.name}};
+    case Argument::Kind::null: return {{"null", argument.name}};
+    case Argument::Kind::integer: return {{"int", argument.integer}};
+    case Argument::Kind::real: return {{"float", argument.real}};
   }
   AK_CHECK(false, "every kind of argument has a form");
 }

@@ -14,7 +14,8 @@ constexpr int environment_failures_allowed = 3;  // in a row, over all tasks
 
 class Loop {
  public:
-  Loop(store::Run& run, Scheduler& scheduler, const JudgeOfTask& judge_of, const search::Settings& settings, const Clock& clock, Observer& observer)
+  Loop(store::Run& run, Scheduler& scheduler, const JudgeOfTask& judge_of, const search::Settings& settings, const Clock& clock,
+       Observer& observer)
       : run_(run), scheduler_(scheduler), judge_of_(judge_of), settings_(settings), clock_(clock), observer_(observer) {}
 
   std::string run(const std::atomic<bool>& stop) {
@@ -39,7 +40,8 @@ class Loop {
 
   /// One experiment, or one change of task. Returns why the loop ends, or nothing.
   std::string once() {
-    if (scheduler_.over()) return scheduler_.seconds_left() && *scheduler_.seconds_left() <= 0 ? "the minutes are over" : "the experiments are done";
+    if (scheduler_.over())
+      return scheduler_.seconds_left() && *scheduler_.seconds_left() <= 0 ? "the minutes are over" : "the experiments are done";
     const auto task = scheduler_.next();
     if (!task) return "nothing is worth the effort";
     if (scheduler_.is_revisit(*task)) reopen(*task);
@@ -111,7 +113,8 @@ class Loop {
   void write_plan() const { write_json(run_.directory() / "plan.json", to_json(scheduler_)); }
 
   Progress progress() const {
-    return {scheduler_.experiments_spent(), scheduler_.budget().experiments, scheduler_.seconds_elapsed(), scheduler_.seconds_left(), scheduler_.estimated_speedup()};
+    return {scheduler_.experiments_spent(), scheduler_.budget().experiments, scheduler_.seconds_elapsed(), scheduler_.seconds_left(),
+            scheduler_.estimated_speedup()};
   }
 
   store::Run& run_;
@@ -127,8 +130,8 @@ class Loop {
 
 }  // namespace
 
-std::string run_plan(store::Run& run, Scheduler& scheduler, const JudgeOfTask& judge_of, const search::Settings& settings, const std::atomic<bool>& stop,
-                     const Clock& clock, Observer& observer) {
+std::string run_plan(store::Run& run, Scheduler& scheduler, const JudgeOfTask& judge_of, const search::Settings& settings,
+                     const std::atomic<bool>& stop, const Clock& clock, Observer& observer) {
   return Loop(run, scheduler, judge_of, settings, clock, observer).run(stop);
 }
 

@@ -14,10 +14,10 @@
 namespace ak::plan {
 namespace {
 
-constexpr double first_closing = 0.3;            // part of the gap that a first experiment is expected to close
-constexpr double unknown_floor = 0.5;            // of the best time, where no floor was measured
-constexpr double prior_seconds = 4;              // an experiment, before one was measured
-constexpr double smallest_fair_share = 0.5;      // of an equal share: every task gets a look
+constexpr double first_closing = 0.3;        // part of the gap that a first experiment is expected to close
+constexpr double unknown_floor = 0.5;        // of the best time, where no floor was measured
+constexpr double prior_seconds = 4;          // an experiment, before one was measured
+constexpr double smallest_fair_share = 0.5;  // of an equal share: every task gets a look
 
 bool is_final(const std::string& moved_on) { return moved_on.rfind("roofline", 0) == 0 || moved_on.rfind("exhausted", 0) == 0; }
 
@@ -46,7 +46,8 @@ double likelihood(const store::TaskState& state) {
 }
 
 bool overlap(const std::vector<std::string>& left, const std::vector<std::string>& right) {
-  return std::any_of(left.begin(), left.end(), [&](const auto& node) { return std::find(right.begin(), right.end(), node) != right.end(); });
+  return std::any_of(left.begin(), left.end(),
+                     [&](const auto& node) { return std::find(right.begin(), right.end(), node) != right.end(); });
 }
 
 }  // namespace
@@ -56,7 +57,8 @@ TaskFacts facts_of(const kernel::Task& task, const Json& profile, double space_s
   for (const kernel::Binding& binding : task.workload) calls += binding.calls;
   calls = std::max<int64_t>(calls, 1);
   TaskFacts facts{task.id, task.family, profile.value("us_per_call", 0.0) * static_cast<double>(calls), calls, space_size, {}};
-  for (const Json& node : profile.value("nodes", Json::array())) facts.nodes.push_back(node.is_string() ? node.get<std::string>() : node.dump());
+  for (const Json& node : profile.value("nodes", Json::array()))
+    facts.nodes.push_back(node.is_string() ? node.get<std::string>() : node.dump());
   return facts;
 }
 
@@ -90,7 +92,13 @@ const Scheduler::Entry& Scheduler::entry(const std::string& task) const {
 
 Scheduler::Entry& Scheduler::entry(const std::string& task) { return const_cast<Entry&>(std::as_const(*this).entry(task)); }
 
-void Scheduler::update(const store::TaskState& state) { entry(state.id).state = state; }
+void Scheduler::update(const store::TaskState& state) {
+  Entry& updated = entry(state.id);
+  updated.state = {state.id, state.family, state.share_percent, state.baseline, state.incumbent, {}, state.moved_on};
+  updated.trials = static_cast<int64_t>(state.trials.size());
+  updated.since_kept = 0;
+  for (auto trial = state.trials.rbegin(); trial != state.trials.rend() && trial->verdict != "kept"; ++trial) ++updated.since_kept;
+}
 
 void Scheduler::charge(const std::string& task, double seconds) {
   Entry& charged = entry(task);
@@ -105,15 +113,9 @@ void Scheduler::reopen(const std::string& task) {
   Entry& reopened = entry(task);
   ++reopened.visits;
   reopened.state.moved_on.reset();
-  reopened.trials_at_visit = static_cast<int64_t>(reopened.state.trials.size());
+  reopened.trials_at_visit = reopened.trials;
   reopened.seconds_at_visit = reopened.seconds_spent;
   reopened.experiments_at_visit = reopened.experiments_spent;
-}
-
-int64_t Scheduler::since_kept(const Entry& entry) const {
-  int64_t count = 0;
-  for (auto trial = entry.state.trials.rbegin(); trial != entry.state.trials.rend() && trial->verdict != "kept"; ++trial) ++count;
-  return count;
 }
 
 int64_t Scheduler::patience(const Entry& entry) const {
@@ -144,12 +146,14 @@ Standing Scheduler::standing(const Entry& entry) const {
   if (state.beats_baseline()) result.speedup = state.baseline->best_us / state.incumbent->median_us;
   const double eager = eager_us(state);
   const double forward_us_per_us = eager > 0 ? entry.facts.us_per_forward / eager : 0;
-  const double gap_us = eager > 0 ? std::max(0.0, result.best_us - result.floor_us) * forward_us_per_us : unknown_floor * entry.facts.us_per_forward;
-  const double fading = 1 + static_cast<double>(since_kept(entry));
+  const double gap_us =
+      eager > 0 ? std::max(0.0, result.best_us - result.floor_us) * forward_us_per_us : unknown_floor * entry.facts.us_per_forward;
+  const double fading = 1 + static_cast<double>(entry.since_kept);
   result.expected_gain_us = first_closing * gap_us / fading * likelihood(state);
   result.seconds_per_experiment = seconds_per_experiment(entry);
   result.gain_per_minute = result.expected_gain_us * 1e-6 * 60 / result.seconds_per_experiment;
-  const double rest = total_us_ - entry.facts.us_per_forward + (eager > 0 ? result.floor_us * forward_us_per_us : unknown_floor * entry.facts.us_per_forward);
+  const double rest = total_us_ - entry.facts.us_per_forward +
+                      (eager > 0 ? result.floor_us * forward_us_per_us : unknown_floor * entry.facts.us_per_forward);
   if (total_us_ > 0 && rest > 0) result.speedup_ceiling = total_us_ / rest;
   return result;
 }
@@ -189,10 +193,11 @@ std::optional<MoveOn> Scheduler::move_on(const std::string& task) const {
   const Entry& present = entry(task);
   const store::TaskState& state = present.state;
   if (state.incumbent && state.baseline && state.baseline->floor_us >= rules_.roofline * state.incumbent->median_us) {
-    return MoveOn{Reason::roofline, fmt::format("roofline: {:.0f} % of the floor", 100 * state.baseline->floor_us / state.incumbent->median_us)};
+    return MoveOn{Reason::roofline,
+                  fmt::format("roofline: {:.0f} % of the floor", 100 * state.baseline->floor_us / state.incumbent->median_us)};
   }
-  const auto trials = static_cast<int64_t>(state.trials.size());
-  const int64_t idle = std::min(since_kept(present), trials - present.trials_at_visit);
+  const int64_t trials = present.trials;
+  const int64_t idle = std::min(present.since_kept, trials - present.trials_at_visit);
   if (idle >= patience(present)) return MoveOn{Reason::plateau, fmt::format("plateau: {} trials without a keep", idle)};
   if (state.baseline && trials - present.trials_at_visit >= rules_.hopeless_trials << std::min(present.visits, 8)) {
     if (!state.incumbent) return MoveOn{Reason::hopeless, fmt::format("hopeless: none of {} trials was right", trials)};
@@ -250,16 +255,23 @@ double Scheduler::estimated_speedup() const {
 }
 
 std::string Scheduler::why(const Standing& standing) {
-  return fmt::format("{:.1f} % of the forward, {:.1f} us a call against a floor of {:.1f} us; at the floor the model would be {:.2f}x as fast", 100 * standing.share,
-                     standing.best_us, standing.floor_us, standing.speedup_ceiling);
+  return fmt::format(
+      "{:.1f} % of the forward, {:.1f} us a call against a floor of {:.1f} us; at the floor the model would be {:.2f}x as fast",
+      100 * standing.share, standing.best_us, standing.floor_us, standing.speedup_ceiling);
 }
 
 Json to_json(const Scheduler& scheduler) {
   Json tasks = Json::array();
   for (const Standing& standing : scheduler.ranking()) {
-    Json task = {{"task", standing.task}, {"share_percent", 100 * standing.share}, {"us_per_forward", standing.us_per_forward}, {"best_us", standing.best_us},
-                 {"floor_us", standing.floor_us}, {"speedup_vs_best_baseline", standing.speedup}, {"amdahl_ceiling", standing.speedup_ceiling},
-                 {"gain_us_per_forward_expected", standing.expected_gain_us}, {"seconds_per_experiment", standing.seconds_per_experiment},
+    Json task = {{"task", standing.task},
+                 {"share_percent", 100 * standing.share},
+                 {"us_per_forward", standing.us_per_forward},
+                 {"best_us", standing.best_us},
+                 {"floor_us", standing.floor_us},
+                 {"speedup_vs_best_baseline", standing.speedup},
+                 {"amdahl_ceiling", standing.speedup_ceiling},
+                 {"gain_us_per_forward_expected", standing.expected_gain_us},
+                 {"seconds_per_experiment", standing.seconds_per_experiment},
                  {"state", standing.moved_on ? "moved on" : "open"}};
     if (standing.moved_on) task["reason"] = *standing.moved_on;
     tasks.push_back(std::move(task));

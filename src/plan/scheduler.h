@@ -15,9 +15,9 @@ namespace ak::plan {
 /// What the profile says of one task.
 struct TaskFacts {
   std::string id, family;
-  double us_per_forward = 0;  // of all its calls, in the model as it was profiled
-  int64_t calls = 1;          // a forward
-  double space_size = 1;      // valid points of its kernel file
+  double us_per_forward = 0;       // of all its calls, in the model as it was profiled
+  int64_t calls = 1;               // a forward
+  double space_size = 1;           // valid points of its kernel file
   std::vector<std::string> nodes;  // of the model's graph; tasks that share some cannot both go into the model
 };
 
@@ -39,11 +39,11 @@ struct Rules {
   int64_t plateau_base = 6;         // trials without a keep; and one more for each doubling of the space:
   double plateau_per_doubling = 1;  // a larger space is worth a longer look
   int64_t plateau_maximum = 60;
-  int64_t hopeless_trials = 12;     // after so many …
-  double hopeless_slowdown = 2;     // … and still so much slower than the baseline
-  double budget_slack = 1.5;        // a task may use its fair share this many times over before it is set aside
-  double switch_factor = 2;         // another task must promise so much more before the present one is interrupted
-  int64_t settle_trials = 4;        // a task is not interrupted before
+  int64_t hopeless_trials = 12;  // after so many …
+  double hopeless_slowdown = 2;  // … and still so much slower than the baseline
+  double budget_slack = 1.5;     // a task may use its fair share this many times over before it is set aside
+  double switch_factor = 2;      // another task must promise so much more before the present one is interrupted
+  int64_t settle_trials = 4;     // a task is not interrupted before
 };
 
 /// What may be spent in this session; nothing: no limit.
@@ -55,15 +55,15 @@ struct Budget {
 /// One line of the ranking.
 struct Standing {
   std::string task;
-  double share = 0;                // of the forward's time, 0 to 1
-  double us_per_forward = 0;       // as profiled
-  double best_us = 0;              // of one call: the incumbent or the best baseline, whichever is faster
-  double floor_us = 0;             // of one call
-  double speedup = 1;              // of the best against the best baseline, at least 1: else the baseline is kept
-  double expected_gain_us = 0;     // a forward, of the next experiment
+  double share = 0;             // of the forward's time, 0 to 1
+  double us_per_forward = 0;    // as profiled
+  double best_us = 0;           // of one call: the incumbent or the best baseline, whichever is faster
+  double floor_us = 0;          // of one call
+  double speedup = 1;           // of the best against the best baseline, at least 1: else the baseline is kept
+  double expected_gain_us = 0;  // a forward, of the next experiment
   double seconds_per_experiment = 0;
-  double gain_per_minute = 0;      // expected seconds a forward gained, for a minute spent
-  double speedup_ceiling = 1;      // of the whole model, if the task took no time beyond its floor (Amdahl)
+  double gain_per_minute = 0;  // expected seconds a forward gained, for a minute spent
+  double speedup_ceiling = 1;  // of the whole model, if the task took no time beyond its floor (Amdahl)
   std::optional<std::string> moved_on;
 };
 
@@ -108,7 +108,8 @@ class Scheduler {
  private:
   struct Entry {
     TaskFacts facts;
-    store::TaskState state;
+    store::TaskState state;  // without its trials, which may be many; what counts of them:
+    int64_t trials = 0, since_kept = 0;
     int visits = 0;
     int64_t trials_at_visit = 0;
     double seconds_spent = 0, seconds_at_visit = 0;
@@ -124,7 +125,6 @@ class Scheduler {
   Standing standing(const Entry& entry) const;
   double seconds_per_experiment(const Entry& entry) const;
   double fair_share(const Entry& entry) const;
-  int64_t since_kept(const Entry& entry) const;
   int64_t patience(const Entry& entry) const;
   bool over_budget(const Entry& entry) const;
 

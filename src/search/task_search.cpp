@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/hash.h"
 
 namespace ak::search {
 namespace {
@@ -42,7 +43,11 @@ const Step& BenchResult::result() const {
 }
 
 TaskSearch::TaskSearch(store::Run& run, judge::Judge& judge, const std::string& task, Settings settings)
-    : run_(run), judge_(judge), task_(run.task(task)), settings_(std::move(settings)), proposer_(make_proposer(settings_.strategy, settings_.seed)) {
+    : run_(run),
+      judge_(judge),
+      task_(run.task(task)),
+      settings_(std::move(settings)),
+      proposer_(make_proposer(settings_.strategy, settings_.seed ^ std::stoull(short_hash(task, 16), nullptr, 16))) {
   kernel::KernelFile file = kernel::KernelFile::read(run_.best_path(task));
   if (run_.state(task).incumbent) incumbent_ = judge::Candidate{file, file.defaults()};
   look_at(std::move(file));
@@ -56,8 +61,8 @@ void TaskSearch::look_at(kernel::KernelFile file) {
 std::optional<Proposal> TaskSearch::propose() { return proposer_->next(*history_); }
 
 Step TaskSearch::run(const Proposal& proposal) {
-  const judge::Candidate candidate{proposal.kernel_text ? kernel::KernelFile::parse(*proposal.kernel_text, "the proposed kernel") : space_->file(),
-                                   proposal.point};
+  const judge::Candidate candidate{
+      proposal.kernel_text ? kernel::KernelFile::parse(*proposal.kernel_text, "the proposed kernel") : space_->file(), proposal.point};
   Step step{proposal, judge_twice(candidate), std::nullopt};
   if (step.judgement.verdict == judge::Verdict::failed_environment) return step;
   const std::string text = candidate.file.with_defaults(candidate.point);
@@ -109,15 +114,14 @@ BenchResult TaskSearch::bench_edited(const std::string& kernel_text, const std::
   look_at(std::move(file));
   BenchResult result;
   result.steps.push_back(run({defaults, "hand", note, std::nullopt}));
-  for (int i = 0; i < tune; ++i) {
+  for (int i = 0; i < tune && result.steps.back().trial; ++i) {
     auto step = tune_once(note);
     if (!step) break;
     result.steps.push_back(std::move(*step));
   }
-  if (!result.kept()) {
-    run_.revert(task_.id);
-    look_at(std::move(before));
-  }
+  if (result.kept()) return result;
+  if (result.steps.back().trial) run_.revert(task_.id);  // else it was not judged to its end, and is not the edit's fault
+  look_at(std::move(before));
   return result;
 }
 

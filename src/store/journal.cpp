@@ -80,7 +80,8 @@ void Journal::append(const Json& record) {
   const std::string line = line_of(record);
   size_t written = 0;
   while (written < line.size()) {
-    const ssize_t count = ::pwrite(state_->fd.get(), line.data() + written, line.size() - written, state_->end + static_cast<off_t>(written));
+    const ssize_t count =
+        ::pwrite(state_->fd.get(), line.data() + written, line.size() - written, state_->end + static_cast<off_t>(written));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) break;
     written += static_cast<size_t>(count);
@@ -88,7 +89,8 @@ void Journal::append(const Json& record) {
   if (written < line.size() || ::fdatasync(state_->fd.get()) != 0) {
     const int error = errno;
     [[maybe_unused]] const int ignored = ::ftruncate(state_->fd.get(), state_->end);
-    throw Error("cannot append to " + state_->path.string() + ": " + std::strerror(error), "nothing that was recorded is lost; free some space and run the same command to resume");
+    throw Error("cannot append to " + state_->path.string() + ": " + std::strerror(error),
+                "nothing that was recorded is lost; free some space and run the same command to resume");
   }
   state_->end += static_cast<off_t>(line.size());
   state_->records.push_back(record);

@@ -11,7 +11,8 @@ namespace ak::store {
 namespace {
 
 std::string one_line(std::string text) {
-  std::replace_if(text.begin(), text.end(), [](char c) { return c == '\t' || c == '\n' || c == '\r'; }, ' ');
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == '\t' || c == '\n' || c == '\r'; }, ' ');
   return text;
 }
 
@@ -28,8 +29,9 @@ std::string number(double value, int decimals) { return value > 0 ? fmt::format(
 }  // namespace
 
 const std::vector<std::string>& result_columns() {
-  static const std::vector<std::string> columns = {"experiment", "tag",         "kernel_type",  "throughput_tflops", "latency_us",
-                                                   "pct_peak",   "speedup_vs_pytorch", "correctness", "peak_vram_mb", "description"};
+  static const std::vector<std::string> columns = {"experiment",   "tag",        "kernel_type",        "throughput_tflops",
+                                                   "latency_us",   "pct_peak",   "speedup_vs_pytorch", "correctness",
+                                                   "peak_vram_mb", "description"};
   return columns;
 }
 
@@ -44,9 +46,9 @@ std::string results_row(const TaskState& task, const Baseline& baseline) {
 std::string results_row(const TaskState& task, const Trial& trial) {
   if (trial.verdict == "failed_environment") return {};
   const std::string verdict = trial.rule.empty() ? trial.verdict : trial.verdict + "(" + trial.rule + ")";
-  return fmt::format("{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\n", trial.experiment, task.id, task.family, number(trial.tflops, 4), number(trial.median_us, 3),
-                     number(trial.percent_of_peak, 2), number(trial.speedup_vs_eager, 3), correctness(trial.verdict), number(trial.peak_memory_mb, 1),
-                     one_line(verdict + ": " + trial.note));
+  return fmt::format("{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\n", trial.experiment, task.id, task.family, number(trial.tflops, 4),
+                     number(trial.median_us, 3), number(trial.percent_of_peak, 2), number(trial.speedup_vs_eager, 3),
+                     correctness(trial.verdict), number(trial.peak_memory_mb, 1), one_line(verdict + ": " + trial.note));
 }
 
 }  // namespace ak::store

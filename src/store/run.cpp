@@ -26,7 +26,8 @@ namespace fs = std::filesystem;
 constexpr int64_t format_version = 1;
 
 Json to_json(const RunRequest& request) {
-  return {{"model", request.model}, {"input_shape", request.input_shape}, {"dtype", request.dtype}, {"device", request.device}, {"backend", request.backend}, {"seed", request.seed}};
+  return {{"model", request.model},   {"input_shape", request.input_shape}, {"dtype", request.dtype},
+          {"device", request.device}, {"backend", request.backend},         {"seed", request.seed}};
 }
 
 RunRequest request_from_json(const Json& json) {
@@ -41,10 +42,23 @@ RunRequest request_from_json(const Json& json) {
 }
 
 Json to_json(const Trial& trial) {
-  return {{"type", "trial"}, {"experiment", trial.experiment}, {"task", trial.task}, {"proposer", trial.proposer}, {"point", trial.point}, {"note", trial.note},
-          {"verdict", trial.verdict}, {"rule", trial.rule}, {"evidence", Json::parse(trial.evidence, nullptr, false)}, {"median_us", trial.median_us},
-          {"speedup_vs_best", trial.speedup_vs_best}, {"speedup_vs_eager", trial.speedup_vs_eager}, {"kernel_hash", trial.kernel_hash},
-          {"compile_s", trial.compile_seconds}, {"judge_s", trial.judge_seconds}, {"tflops", trial.tflops}, {"percent_of_peak", trial.percent_of_peak},
+  return {{"type", "trial"},
+          {"experiment", trial.experiment},
+          {"task", trial.task},
+          {"proposer", trial.proposer},
+          {"point", trial.point},
+          {"note", trial.note},
+          {"verdict", trial.verdict},
+          {"rule", trial.rule},
+          {"evidence", Json::parse(trial.evidence, nullptr, false)},
+          {"median_us", trial.median_us},
+          {"speedup_vs_best", trial.speedup_vs_best},
+          {"speedup_vs_eager", trial.speedup_vs_eager},
+          {"kernel_hash", trial.kernel_hash},
+          {"compile_s", trial.compile_seconds},
+          {"judge_s", trial.judge_seconds},
+          {"tflops", trial.tflops},
+          {"percent_of_peak", trial.percent_of_peak},
           {"peak_memory_mb", trial.peak_memory_mb}};
 }
 
@@ -71,12 +85,15 @@ Trial trial_from_json(const Json& json) {
 }
 
 Json to_json(const std::string& task, const Baseline& baseline) {
-  return {{"type", "baseline"}, {"task", task}, {"kinds", baseline.kinds_us}, {"best_kind", baseline.best_kind}, {"best_us", baseline.best_us},
-          {"eager_us", baseline.eager_us}, {"floor_us", baseline.floor_us}};
+  return {{"type", "baseline"},           {"task", task},
+          {"kinds", baseline.kinds_us},   {"best_kind", baseline.best_kind},
+          {"best_us", baseline.best_us},  {"eager_us", baseline.eager_us},
+          {"floor_us", baseline.floor_us}};
 }
 
 Baseline baseline_from_json(const Json& json) {
-  return {json.at("kinds").get<std::map<std::string, double>>(), json.at("best_kind"), json.at("best_us"), json.at("eager_us"), json.at("floor_us")};
+  return {json.at("kinds").get<std::map<std::string, double>>(), json.at("best_kind"), json.at("best_us"), json.at("eager_us"),
+          json.at("floor_us")};
 }
 
 std::string model_name(const std::string& model) {
@@ -173,7 +190,8 @@ struct Run::State {
     if (row.empty()) return;
     Descriptor fd(::open((directory / "results.tsv").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
     if (!fd.valid() || ::write(fd.get(), row.data(), row.size()) != static_cast<ssize_t>(row.size())) {
-      throw Error("cannot append to results.tsv: " + std::string(std::strerror(errno)), "the journal has the trial; the table is made again on resume");
+      throw Error("cannot append to results.tsv: " + std::string(std::strerror(errno)),
+                  "the journal has the trial; the table is made again on resume");
     }
   }
 
@@ -181,7 +199,8 @@ struct Run::State {
     lock = FileLock::try_acquire(directory / "lock");
     if (!lock) {
       const std::string owner = read_file_if_exists(directory / "owner").value_or("another process");
-      throw Error("the run " + directory.string() + " is in use by " + owner, "wait for it, stop it, or name another directory with --run-dir");
+      throw Error("the run " + directory.string() + " is in use by " + owner,
+                  "wait for it, stop it, or name another directory with --run-dir");
     }
     write_file(directory / "owner", "process " + std::to_string(::getpid()) + "\n");
   }
@@ -189,7 +208,8 @@ struct Run::State {
   void read_request() {
     const Json toml = parse_toml(read_file(directory / "run.toml"), "run.toml");
     if (toml.value("format", int64_t{0}) != format_version) {
-      throw Error("the run " + directory.string() + " has format " + toml.value("format", Json()).dump() + "; this program writes format " + std::to_string(format_version),
+      throw Error("the run " + directory.string() + " has format " + toml.value("format", Json()).dump() + "; this program writes format " +
+                      std::to_string(format_version),
                   "open it with the version that wrote it, or start another run with --fresh or --run-dir");
     }
     try {
@@ -237,7 +257,8 @@ Run Run::open_existing(const fs::path& directory, const Clock& clock) {
   auto state = std::make_unique<State>();
   state->directory = directory;
   state->clock = &clock;
-  if (!fs::exists(directory / "run.toml")) throw Error("there is no run in " + directory.string(), "start one with `autokernel run MODEL` or `autokernel prepare MODEL`");
+  if (!fs::exists(directory / "run.toml"))
+    throw Error("there is no run in " + directory.string(), "start one with `autokernel run MODEL` or `autokernel prepare MODEL`");
   state->read_request();
   state->start_session();
   return Run(std::move(state));
@@ -269,7 +290,8 @@ kernel::Task Run::task(const std::string& id) const {
   return kernel::task_from_json(read_json(state_->task_directory(id) / "task.json"));
 }
 
-void Run::add_task(const kernel::Task& task, double share_percent, const Json& profile, const std::string& starter_text, kernel::Backend backend) {
+void Run::add_task(const kernel::Task& task, double share_percent, const Json& profile, const std::string& starter_text,
+                   kernel::Backend backend) {
   AK_CHECK(backend == state_->backend(), "a run has one backend");
   Json json = kernel::to_json(task);
   json["profile"] = profile;

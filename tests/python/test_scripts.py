@@ -87,6 +87,8 @@ def test_usage_is_printed_without_a_command():
         ("core", "judge", False),
         ("judge", "core", True),
         ("judge", "search", False),
+        ("graph", "kernel", True),
+        ("kernel", "graph", False),
         ("graph", "store", False),
         ("cli", "report", True),
         ("report", "cli", False),

@@ -90,7 +90,15 @@ inline Floats<W> widen(const Stored<E, W>& v) {
   if constexpr (__is_same(E, float)) {
     return v;
   } else if constexpr (__is_same(E, bfloat16)) {
-    return (Floats<W>)(__builtin_convertvector(v, typename VectorOf<uint32_t, W>::type) << 16);
+    using U = typename VectorOf<uint32_t, W>::type;
+#if defined(__AVX512F__)
+    if constexpr (W == 16) {  // GCC widens in two halves
+      U wide;
+      asm("vpmovzxwd %1, %0" : "=v"(wide) : "v"(v));
+      return (Floats<W>)(wide << 16);
+    }
+#endif
+    return (Floats<W>)(__builtin_convertvector(v, U) << 16);
 #if defined(__F16C__)
   } else if constexpr (W == 8 || (W == 16 && native_lanes == 16)) {  // GCC converts vectors of _Float16 one lane at a time
     Floats<W> wide;
@@ -116,7 +124,15 @@ inline Stored<E, W> narrow(const Floats<W>& v) {
     const U rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
     const U quiet = (u >> 16) | 0x40u;
     const U is_nan = (U)((u & 0x7fffffffu) > 0x7f800000u);
-    return __builtin_convertvector((rounded & ~is_nan) | (quiet & is_nan), Stored<E, W>);
+    const U bits = (rounded & ~is_nan) | (quiet & is_nan);
+#if defined(__AVX512F__)
+    if constexpr (W == 16) {
+      Stored<E, W> low;
+      asm("vpmovdw %1, %0" : "=v"(low) : "v"(bits));
+      return low;
+    }
+#endif
+    return __builtin_convertvector(bits, Stored<E, W>);
 #if defined(__F16C__)
   } else if constexpr (W == 8 || (W == 16 && native_lanes == 16)) {
     Stored<E, W> half;
@@ -143,6 +159,14 @@ inline Floats<W> load_first(const E* p, int64_t count, float fill) {
   float lanes[W];
   for (int64_t i = 0; i < W; ++i) lanes[i] = i < count ? static_cast<float>(p[i]) : fill;
   return load<W>(static_cast<const float*>(lanes));
+}
+
+/// The first `count` lanes of v, and `fill` in the others.
+template <int W>
+inline Floats<W> keep_first(const Floats<W>& v, int64_t count, float fill) {
+  float lanes[W];
+  __builtin_memcpy(lanes, &v, sizeof v);
+  return load_first<W>(static_cast<const float*>(lanes), count, fill);
 }
 
 /// Round W floats to the storage type and store them at any alignment.
@@ -184,13 +208,27 @@ inline Floats<W> splat(float value) {
   return value - Floats<W>{};  // not `+`: that would lose the sign of -0
 }
 
-/// The larger (smaller) of each lane; where either is NaN, the second.
+/// The larger (smaller) of each lane; where either is NaN, the second. GCC makes two instructions of the comparison, x86 has one.
 template <int W>
 inline Floats<W> larger(const Floats<W>& a, const Floats<W>& b) {
+#if defined(__AVX__)
+  if constexpr (W == 8 || (W == 16 && native_lanes == 16)) {
+    Floats<W> most;
+    asm("vmaxps %2, %1, %0" : "=v"(most) : "v"(a), "v"(b));
+    return most;
+  }
+#endif
   return a > b ? a : b;
 }
 template <int W>
 inline Floats<W> smaller(const Floats<W>& a, const Floats<W>& b) {
+#if defined(__AVX__)
+  if constexpr (W == 8 || (W == 16 && native_lanes == 16)) {
+    Floats<W> least;
+    asm("vminps %2, %1, %0" : "=v"(least) : "v"(a), "v"(b));
+    return least;
+  }
+#endif
   return a < b ? a : b;
 }
 
@@ -215,32 +253,120 @@ inline float max_lanes(const Floats<W>& v) {
   return fold_lanes<W>(v, [](auto a, auto b) { return a > b ? a : b; });
 }
 
+/// Sums of W lanes in double, for the outer level of a sum and for sums that must not round.
+template <int W>
+struct WideSum {
+  using Half = typename VectorOf<double, W / 2>::type;
+  Half low = {}, high = {};
+
+  void read(const double* p) {
+    __builtin_memcpy(&low, p, sizeof low);
+    __builtin_memcpy(&high, p + W / 2, sizeof high);
+  }
+  void write(double* p) const {
+    __builtin_memcpy(p, &low, sizeof low);
+    __builtin_memcpy(p + W / 2, &high, sizeof high);
+  }
+  void add(const Floats<W>& v) {
+    low += __builtin_convertvector(lower_half<Floats<W / 2>>(v), Half);
+    high += __builtin_convertvector(upper_half<Floats<W / 2>>(v), Half);
+  }
+  Floats<W> lanes() const {
+    using Part = Floats<W / 2>;
+    return join<Floats<W>>(__builtin_convertvector(low, Part), __builtin_convertvector(high, Part));
+  }
+  double total() const {
+    const Half both = low + high;
+    double sum = 0;
+    for (int i = 0; i < W / 2; ++i) sum += both[i];
+    return sum;
+  }
+};
+
+template <int W, int count>
+inline Floats<W> add_all(Floats<W> (&v)[count]) {
+#pragma GCC unroll 4
+  for (int gap = 1; gap < count; gap *= 2) {
+#pragma GCC unroll 16
+    for (int u = 0; u + gap < count; u += 2 * gap) v[u] += v[u + gap];
+  }
+  return v[0];
+}
+
 /// Sum `term(i)` over the whole vectors of 0 <= i < count, and `tail(i, n)` over the n < W elements left (its other lanes must be 0).
-/// Sums of at most 32 terms a lane are folded into a second level, so that the error does not grow with the row; the order depends on
+/// Sums of at most 32 terms a lane are folded into doubles, so that the error does not grow with the row; the order depends on
 /// `count` alone, so the result is the same on any thread and at any address.
 template <int W, int unroll, class Term, class Tail>
-inline float sum_terms(int64_t count, Term term, Tail tail) {
+inline double sum_terms(int64_t count, Term term, Tail tail) {
   constexpr int64_t step = int64_t{W} * unroll;
-  constexpr int64_t chunk = step * 32;
-  Floats<W> total[unroll] = {};
+  WideSum<W> total;
+  Floats<W> part[unroll] = {};
   int64_t i = 0;
   while (i + step <= count) {
-    const int64_t end = i + chunk < count ? i + chunk : count;
-    Floats<W> part[unroll] = {};
+    const int64_t end = i + 32 * step < count ? i + 32 * step : count;
     for (; i + step <= end; i += step) {
 #pragma GCC unroll 16
       for (int u = 0; u < unroll; ++u) part[u] += term(i + u * W);
     }
+    if (i + step > count) break;
+    total.add(add_all<W>(part));
 #pragma GCC unroll 16
-    for (int u = 0; u < unroll; ++u) total[u] += part[u];
+    for (int u = 0; u < unroll; ++u) part[u] = Floats<W>{};
   }
-  for (; i + W <= count; i += W) total[0] += term(i);
-  if (i < count) total[unroll > 1 ? 1 : 0] += tail(i, count - i);
+  for (; i + W <= count; i += W) part[0] += term(i);
+  if (i < count) part[unroll - 1] += tail(i, count - i);
+  total.add(add_all<W>(part));
+  return total.total();
+}
+
+/// The same in double throughout: exact for a row of equal values.
+template <int W, int unroll, class Term, class Tail>
+inline double sum_exactly(int64_t count, Term term, Tail tail) {
+  constexpr int64_t step = int64_t{W} * unroll;
+  WideSum<W> total[unroll];
+  int64_t i = 0;
+  for (; i + step <= count; i += step) {
 #pragma GCC unroll 16
-  for (int gap = 1; gap < unroll; gap *= 2) {
-    for (int u = 0; u + gap < unroll; u += 2 * gap) total[u] += total[u + gap];
+    for (int u = 0; u < unroll; ++u) total[u].add(term(i + u * W));
   }
-  return sum_lanes<W>(total[0]);
+  for (; i + W <= count; i += W) total[0].add(term(i));
+  if (i < count) total[unroll - 1].add(tail(i, count - i));
+  for (int u = 1; u < unroll; ++u) {
+    total[0].low += total[u].low;
+    total[0].high += total[u].high;
+  }
+  return total[0].total();
+}
+
+/// Fold `term(i)` and `tail(i, n)` with `combine`, from `first`: `tail` fills its other lanes with what does not change the result.
+template <int W, int unroll, class Term, class Tail, class Combine>
+inline float fold_terms(int64_t count, float first, Term term, Tail tail, Combine combine) {
+  constexpr int64_t step = int64_t{W} * unroll;
+  Floats<W> part[unroll];
+#pragma GCC unroll 16
+  for (int u = 0; u < unroll; ++u) part[u] = splat<W>(first);
+  int64_t i = 0;
+  for (; i + step <= count; i += step) {
+#pragma GCC unroll 16
+    for (int u = 0; u < unroll; ++u) part[u] = combine(term(i + u * W), part[u]);
+  }
+  for (; i + W <= count; i += W) part[0] = combine(term(i), part[0]);
+  if (i < count) part[unroll - 1] = combine(tail(i, count - i), part[unroll - 1]);
+  for (int u = 1; u < unroll; ++u) part[0] = combine(part[u], part[0]);
+  return fold_lanes<W>(part[0], combine);
+}
+
+/// A row of `count` elements that lie side by side: the row itself, or a copy of it in `room` where the stride is not 1.
+template <class E>
+inline const E* packed_row(const E* row, int64_t stride, int64_t count, E* room) {
+  if (stride == 1) return row;
+  for (int64_t i = 0; i < count; ++i) room[i] = row[i * stride];
+  return room;
+}
+/// The way back: spread `packed` over a row whose stride is not 1.
+template <class E>
+inline void spread_row(const E* packed, E* row, int64_t stride, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) row[i * stride] = packed[i];
 }
 
 // ---- exp -----------------------------------------------------------------------------------------------------------

@@ -81,11 +81,13 @@ void read_and_write(int64_t block, void* const* arguments, Write write) {
   write(target, source, both);
   if (in.bytes > both) keep(sum_of(source + both, in.bytes - both));
   alignas(64) static const char zeros[4096] = {};
-  for (int64_t at = both; at < out.bytes; at += static_cast<int64_t>(sizeof zeros)) write(target + at, zeros, std::min<int64_t>(sizeof zeros, out.bytes - at));
+  for (int64_t at = both; at < out.bytes; at += static_cast<int64_t>(sizeof zeros))
+    write(target + at, zeros, std::min<int64_t>(sizeof zeros, out.bytes - at));
 }
 
 void copy(int64_t block, int64_t, void*, void* const* arguments) {
-  read_and_write(block, arguments, [](char* target, const char* source, int64_t bytes) { std::memcpy(target, source, static_cast<size_t>(bytes)); });
+  read_and_write(block, arguments,
+                 [](char* target, const char* source, int64_t bytes) { std::memcpy(target, source, static_cast<size_t>(bytes)); });
 }
 void stream(int64_t block, int64_t, void*, void* const* arguments) { read_and_write(block, arguments, stream_out); }
 
@@ -104,7 +106,9 @@ AK_EVERY_CPU float multiply_rounds(int64_t rounds) {
   for (const Floats& sum : sums) total += sum[0] + sum[15];
   return total;
 }
-void multiply(int64_t, int64_t, void*, void* const* arguments) { keep(static_cast<int64_t>(multiply_rounds(argument<int64_t>(arguments, 0)))); }
+void multiply(int64_t, int64_t, void*, void* const* arguments) {
+  keep(static_cast<int64_t>(multiply_rounds(argument<int64_t>(arguments, 0))));
+}
 
 constexpr KernelParameter pointer{0, 8}, integer{1, 8};
 constexpr KernelParameter read_parameters[] = {pointer, integer};

@@ -18,8 +18,8 @@ struct KernelRecord {
 /// Names of the built-in kernels:
 /// `builtin.empty`();
 /// `builtin.read`(source, bytes): block b reads its 64 KiB;
-/// `builtin.copy`, `builtin.stream`(source, read bytes, target, write bytes, blocks): block b reads and writes its share, through or past the caches;
-/// `builtin.multiply`(rounds): 2 * 16 * 16 * rounds floating-point operations a block.
+/// `builtin.copy`, `builtin.stream`(source, read bytes, target, write bytes, blocks): block b reads and writes its share, through or past
+/// the caches; `builtin.multiply`(rounds): 2 * 16 * 16 * rounds floating-point operations a block.
 const KernelRecord* builtin_kernel(const char* name);
 
 }  // namespace ak::device::cpu

@@ -49,7 +49,7 @@ struct StatusPage {
   std::atomic<uint32_t> armed;  // sequence number; a futex
   std::atomic<uint32_t> done;   // sequence number; a futex
   HostCode code;
-  int32_t detail;  // a system call's number, a launch's index
+  int32_t detail;   // a system call's number, a launch's index
   int32_t sandbox;  // bits of Sandbox
   int32_t unused[3];
   char text[1024];

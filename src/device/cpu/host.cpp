@@ -19,7 +19,9 @@ namespace {
 
 constexpr int64_t look_every_us = 20'000;  // whether the process still lives
 
-int64_t now_ns() { return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 Descriptor shared_memory(const char* name, int64_t bytes) {
   Descriptor fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -45,7 +47,8 @@ Descriptor read_only(const Descriptor& fd) {
 Descriptor copy_of(const std::filesystem::path& module) {
   const std::string content = read_file(module);
   Descriptor fd = shared_memory("candidate", 0);
-  if (::write(fd.get(), content.data(), content.size()) != static_cast<ssize_t>(content.size())) throw Error("cannot copy " + module.string());
+  if (::write(fd.get(), content.data(), content.size()) != static_cast<ssize_t>(content.size()))
+    throw Error("cannot copy " + module.string());
   return read_only(fd);
 }
 
@@ -54,13 +57,15 @@ int64_t arena_reserve() { return static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES))
 
 std::string text_of(const char* text, size_t size) {
   std::string result(text, ::strnlen(text, size));
-  std::replace_if(result.begin(), result.end(), [](unsigned char c) { return c < 32 || c > 126; }, ' ');
+  std::replace_if(
+      result.begin(), result.end(), [](unsigned char c) { return c < 32 || c > 126; }, ' ');
   return result;
 }
 
 }  // namespace
 
-Host::Host(const std::filesystem::path& executable, const std::optional<std::filesystem::path>& module, int workers, const HostLimits& limits)
+Host::Host(const std::filesystem::path& executable, const std::optional<std::filesystem::path>& module, int workers,
+           const HostLimits& limits)
     : workers_(workers), limits_(limits) {
   const Descriptor command = shared_memory("command", sizeof(CommandPage)), state = shared_memory("status", sizeof(StatusPage));
   const Descriptor reader = read_only(command), nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
@@ -69,13 +74,22 @@ Host::Host(const std::filesystem::path& executable, const std::optional<std::fil
   status_ = map_page<StatusPage>(state);
   Descriptor candidate;
   ProcessOptions options;
-  options.arguments = {executable.string(), "--host", std::to_string(limits.memory_bytes), std::to_string(arena_reserve()), std::to_string(workers),
+  options.arguments = {executable.string(),
+                       "--host",
+                       std::to_string(limits.memory_bytes),
+                       std::to_string(arena_reserve()),
+                       std::to_string(workers),
                        module ? "/proc/self/fd/" + std::to_string(module_fd) : no_module};
   options.clear_environment = true;
-  // Workers wait for the next launch awake for a moment only, so that they are asleep while the judge empties the caches; each stays on a CPU of its own,
-  // since two that spin on one CPU keep each other waiting where the machine is busy.
-  options.environment = {{"OMP_NUM_THREADS", std::to_string(workers)}, {"OMP_DYNAMIC", "false"}, {"OMP_PROC_BIND", "true"}, {"GOMP_SPINCOUNT", "3000"}, {"PATH", "/usr/bin:/bin"}};
-  options.descriptors = {{0, nothing.get()}, {1, nothing.get()}, {2, nothing.get()}, {command_fd, reader.get()}, {status_fd, state.get()}, {arena_fd, arena_fd_.get()}};
+  // Workers wait for the next launch awake for a moment only, so that they are asleep while the judge empties the caches; each stays on a
+  // CPU of its own, since two that spin on one CPU keep each other waiting where the machine is busy.
+  options.environment = {{"OMP_NUM_THREADS", std::to_string(workers)},
+                         {"OMP_DYNAMIC", "false"},
+                         {"OMP_PROC_BIND", "true"},
+                         {"GOMP_SPINCOUNT", "3000"},
+                         {"PATH", "/usr/bin:/bin"}};
+  options.descriptors = {{0, nothing.get()},         {1, nothing.get()},       {2, nothing.get()},
+                         {command_fd, reader.get()}, {status_fd, state.get()}, {arena_fd, arena_fd_.get()}};
   if (module) {
     candidate = copy_of(*module);
     options.descriptors.emplace_back(module_fd, candidate.get());
@@ -162,7 +176,8 @@ Outcome Host::wait_for(const std::atomic<uint32_t>& word, uint32_t value, int64_
 void Host::watch_threads() {
   std::error_code ignored;
   std::vector<std::filesystem::path> threads = {"/proc/thread-self"};
-  for (const auto& thread : std::filesystem::directory_iterator("/proc/" + std::to_string(process_->pid()) + "/task", ignored)) threads.push_back(thread.path());
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/" + std::to_string(process_->pid()) + "/task", ignored))
+    threads.push_back(thread.path());
   for (const auto& thread : threads) {
     Descriptor file(::open((thread / "schedstat").c_str(), O_RDONLY | O_CLOEXEC));
     if (file.valid()) schedules_.push_back(std::move(file));
@@ -193,7 +208,8 @@ Outcome Host::load() {
 
 void Host::fill_command(const Program& program) {
   AK_CHECK(program.launches.size() + program.prepares.size() <= maximum_launches && program.arguments.size() <= maximum_arguments &&
-               program.zeros.size() <= maximum_zeros, "a program fits the command page");
+               program.zeros.size() <= maximum_zeros,
+           "a program fits the command page");
   std::copy(program.launches.begin(), program.launches.end(), command_->launches);
   std::copy(program.prepares.begin(), program.prepares.end(), command_->launches + program.launches.size());
   std::copy(program.arguments.begin(), program.arguments.end(), command_->arguments);

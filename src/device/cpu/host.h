@@ -42,7 +42,8 @@ class Host {
  public:
   /// `module`: a shared object, copied, or nothing for the built-in kernels alone.
   /// errors: the process or its memory cannot be made.
-  Host(const std::filesystem::path& executable, const std::optional<std::filesystem::path>& module, int workers, const HostLimits& limits = {});
+  Host(const std::filesystem::path& executable, const std::optional<std::filesystem::path>& module, int workers,
+       const HostLimits& limits = {});
   ~Host();
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
@@ -60,7 +61,9 @@ class Host {
   Outcome install(const Program& program);
   Outcome prepare(double timeout_seconds) { return run(Request::prepare, workers_, timeout_seconds, {}); }
   /// The launches on `workers` threads. `at_end`, if any, is called as soon as the host says it is done, off the clock.
-  Outcome launch(int workers, double timeout_seconds, const std::function<void()>& at_end = {}) { return run(Request::launch, workers, timeout_seconds, at_end); }
+  Outcome launch(int workers, double timeout_seconds, const std::function<void()>& at_end = {}) {
+    return run(Request::launch, workers, timeout_seconds, at_end);
+  }
 
   int workers() const { return workers_; }
   bool alive() const { return !ended_; }

@@ -68,7 +68,8 @@ struct ResolvedLaunch {
 
 class Host {
  public:
-  Host(const CommandPage& command, StatusPage& state, char* arena, int workers) : command_(command), status_(state), arena_(arena), workers_(workers) {}
+  Host(const CommandPage& command, StatusPage& state, char* arena, int workers)
+      : command_(command), status_(state), arena_(arena), workers_(workers) {}
 
   void load(const char* module);
   [[noreturn]] void serve();
@@ -124,14 +125,18 @@ const KernelRecord* Host::find(const char* kernel) const {
 bool Host::parameters_agree(const LaunchEntry& entry, const KernelRecord& record) {
   char text[512];
   if (record.version != 1 || record.parameter_count != entry.argument_count) {
-    std::snprintf(text, sizeof text, "kernel %s has %d parameters after `scratch`, its launch passes %d arguments", entry.kernel, record.parameter_count, entry.argument_count);
+    std::snprintf(text, sizeof text, "kernel %s has %d parameters after `scratch`, its launch passes %d arguments", entry.kernel,
+                  record.parameter_count, entry.argument_count);
     fail(HostCode::parameters_differ, 0, text);
     return false;
   }
   static const char* const names[] = {"a pointer", "an integer", "a float"};
   for (int32_t i = 0; i < entry.argument_count; ++i) {
     const int32_t passed = command_.arguments[entry.first_argument + i].kind;
-    const KernelParameter wanted{passed <= ArgumentEntry::arena_pointer ? 0 : passed == ArgumentEntry::integer ? 1 : 2, passed == ArgumentEntry::real ? 4 : 8};
+    const KernelParameter wanted{passed <= ArgumentEntry::arena_pointer ? 0
+                                 : passed == ArgumentEntry::integer     ? 1
+                                                                        : 2,
+                                 passed == ArgumentEntry::real ? 4 : 8};
     const KernelParameter has = record.parameters[i];
     if (has.kind == wanted.kind && has.size_bytes == wanted.size_bytes) continue;
     std::snprintf(text, sizeof text, "parameter %d of kernel %s is %s of %d bytes, its launch passes %s of %d bytes", i + 1, entry.kernel,

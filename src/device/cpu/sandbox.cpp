@@ -33,7 +33,9 @@ sock_filter jump(int code, uint32_t value, size_t if_true, size_t if_false) {
   return BPF_JUMP(static_cast<uint16_t>(BPF_JMP | code | BPF_K), value, static_cast<uint8_t>(if_true), static_cast<uint8_t>(if_false));
 }
 sock_filter load(size_t offset) { return statement(BPF_LD | BPF_W | BPF_ABS, static_cast<uint32_t>(offset)); }
-sock_filter load_argument(size_t index, bool upper_half = false) { return load(offsetof(seccomp_data, args) + 8 * index + (upper_half ? 4 : 0)); }
+sock_filter load_argument(size_t index, bool upper_half = false) {
+  return load(offsetof(seccomp_data, args) + 8 * index + (upper_half ? 4 : 0));
+}
 sock_filter result(uint32_t action) { return statement(BPF_RET | BPF_K, action); }
 
 constexpr uint32_t allow = SECCOMP_RET_ALLOW, trap_call = SECCOMP_RET_TRAP | refused_call, trap_memory = SECCOMP_RET_TRAP | refused_memory;
@@ -81,27 +83,53 @@ Program protection(FilterStage stage) {
   return body;
 }
 
-Program threads_only() {
-  return {load_argument(0), jump(BPF_JSET, CLONE_THREAD, 0, 1), result(allow), result(trap_call)};
-}
+Program threads_only() { return {load_argument(0), jump(BPF_JSET, CLONE_THREAD, 0, 1), result(allow), result(trap_call)}; }
 
-Program only_argument(uint32_t value) {
-  return {load_argument(0), jump(BPF_JEQ, value, 0, 1), result(allow), result(trap_call)};
-}
+Program only_argument(uint32_t value) { return {load_argument(0), jump(BPF_JEQ, value, 0, 1), result(allow), result(trap_call)}; }
 
-Program no_handler_for_refusals() {
-  return {load_argument(0), jump(BPF_JEQ, SIGSYS, 0, 1), result(trap_call), result(allow)};
-}
+Program no_handler_for_refusals() { return {load_argument(0), jump(BPF_JEQ, SIGSYS, 0, 1), result(trap_call), result(allow)}; }
 
 constexpr long allowed_calls[] = {
-    SYS_futex, SYS_munmap, SYS_brk, SYS_madvise, SYS_mincore, SYS_set_robust_list, SYS_rseq, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_sigaltstack,
-    SYS_exit, SYS_exit_group, SYS_gettid, SYS_getpid, SYS_sched_yield, SYS_sched_getaffinity, SYS_getcpu, SYS_clock_gettime, SYS_clock_nanosleep,
-    SYS_nanosleep, SYS_gettimeofday, SYS_getrandom, SYS_read, SYS_write, SYS_writev, SYS_pread64, SYS_lseek, SYS_close, SYS_fstat, SYS_newfstatat,
-    SYS_sysinfo, SYS_uname, SYS_getrusage, SYS_restart_syscall, SYS_membarrier,
+    SYS_futex,
+    SYS_munmap,
+    SYS_brk,
+    SYS_madvise,
+    SYS_mincore,
+    SYS_set_robust_list,
+    SYS_rseq,
+    SYS_rt_sigprocmask,
+    SYS_rt_sigreturn,
+    SYS_sigaltstack,
+    SYS_exit,
+    SYS_exit_group,
+    SYS_gettid,
+    SYS_getpid,
+    SYS_sched_yield,
+    SYS_sched_getaffinity,
+    SYS_getcpu,
+    SYS_clock_gettime,
+    SYS_clock_nanosleep,
+    SYS_nanosleep,
+    SYS_gettimeofday,
+    SYS_getrandom,
+    SYS_read,
+    SYS_write,
+    SYS_writev,
+    SYS_pread64,
+    SYS_lseek,
+    SYS_close,
+    SYS_fstat,
+    SYS_newfstatat,
+    SYS_sysinfo,
+    SYS_uname,
+    SYS_getrusage,
+    SYS_restart_syscall,
+    SYS_membarrier,
 };
 
 Program filter(FilterStage stage, int64_t largest_mapping_bytes) {
-  Program program = {load(offsetof(seccomp_data, arch)), jump(BPF_JEQ, architecture, 1, 0), result(SECCOMP_RET_KILL_PROCESS), load(offsetof(seccomp_data, nr))};
+  Program program = {load(offsetof(seccomp_data, arch)), jump(BPF_JEQ, architecture, 1, 0), result(SECCOMP_RET_KILL_PROCESS),
+                     load(offsetof(seccomp_data, nr))};
   for (const long number : allowed_calls) when(program, number, {result(allow)});
   when(program, SYS_mmap, mapping(stage, largest_mapping_bytes));
   when(program, SYS_mprotect, protection(stage));
@@ -114,7 +142,8 @@ Program filter(FilterStage stage, int64_t largest_mapping_bytes) {
   when(program, SYS_rt_sigaction, no_handler_for_refusals());
   when(program, SYS_ioctl, {result(answer(ENOTTY))});
   when(program, SYS_sched_setaffinity, {result(answer(EPERM))});
-  if (stage == FilterStage::loading) when(program, SYS_prctl, {load_argument(0), jump(BPF_JEQ, PR_SET_DUMPABLE, 0, 1), result(allow), result(answer(EPERM))});
+  if (stage == FilterStage::loading)
+    when(program, SYS_prctl, {load_argument(0), jump(BPF_JEQ, PR_SET_DUMPABLE, 0, 1), result(allow), result(answer(EPERM))});
   when(program, SYS_prctl, {result(answer(EPERM))});
   if (stage == FilterStage::loading) {
     when(program, SYS_openat, {result(allow)});
@@ -128,15 +157,53 @@ struct CallName {
   int number;
   const char* name;
 };
-#define AK_CALL(name) {SYS_##name, #name}
+#define AK_CALL(name) \
+  { SYS_##name, #name }
 constexpr CallName call_names[] = {
 #if defined(__x86_64__)
-    AK_CALL(open), AK_CALL(creat), AK_CALL(fork), AK_CALL(vfork), AK_CALL(access), AK_CALL(unlink), AK_CALL(stat), AK_CALL(readlink), AK_CALL(pipe), AK_CALL(poll),
+    AK_CALL(open),
+    AK_CALL(creat),
+    AK_CALL(fork),
+    AK_CALL(vfork),
+    AK_CALL(access),
+    AK_CALL(unlink),
+    AK_CALL(stat),
+    AK_CALL(readlink),
+    AK_CALL(pipe),
+    AK_CALL(poll),
 #endif
-    AK_CALL(openat), AK_CALL(socket), AK_CALL(connect), AK_CALL(clone), AK_CALL(execve), AK_CALL(execveat), AK_CALL(ptrace), AK_CALL(process_vm_readv),
-    AK_CALL(process_vm_writev), AK_CALL(kill), AK_CALL(tgkill), AK_CALL(tkill), AK_CALL(mmap), AK_CALL(mprotect), AK_CALL(rt_sigaction), AK_CALL(memfd_create),
-    AK_CALL(unlinkat), AK_CALL(mount), AK_CALL(setrlimit), AK_CALL(prlimit64), AK_CALL(seccomp), AK_CALL(bpf), AK_CALL(io_uring_setup), AK_CALL(ftruncate),
-    AK_CALL(timer_create), AK_CALL(setitimer), AK_CALL(faccessat), AK_CALL(readlinkat), AK_CALL(pipe2), AK_CALL(dup), AK_CALL(shmget), AK_CALL(ppoll),
+    AK_CALL(openat),
+    AK_CALL(socket),
+    AK_CALL(connect),
+    AK_CALL(clone),
+    AK_CALL(execve),
+    AK_CALL(execveat),
+    AK_CALL(ptrace),
+    AK_CALL(process_vm_readv),
+    AK_CALL(process_vm_writev),
+    AK_CALL(kill),
+    AK_CALL(tgkill),
+    AK_CALL(tkill),
+    AK_CALL(mmap),
+    AK_CALL(mprotect),
+    AK_CALL(rt_sigaction),
+    AK_CALL(memfd_create),
+    AK_CALL(unlinkat),
+    AK_CALL(mount),
+    AK_CALL(setrlimit),
+    AK_CALL(prlimit64),
+    AK_CALL(seccomp),
+    AK_CALL(bpf),
+    AK_CALL(io_uring_setup),
+    AK_CALL(ftruncate),
+    AK_CALL(timer_create),
+    AK_CALL(setitimer),
+    AK_CALL(faccessat),
+    AK_CALL(readlinkat),
+    AK_CALL(pipe2),
+    AK_CALL(dup),
+    AK_CALL(shmget),
+    AK_CALL(ppoll),
 };
 #undef AK_CALL
 
@@ -157,9 +224,9 @@ bool close_files() {
   const long version = ::syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
   if (version < 1) return false;
   landlock_ruleset_attr attributes{};
-  attributes.handled_access_fs = (1u << 13) - 1;                          // all of version 1
-  if (version >= 2) attributes.handled_access_fs |= 1u << 13;             // refer
-  if (version >= 3) attributes.handled_access_fs |= 1u << 14;             // truncate
+  attributes.handled_access_fs = (1u << 13) - 1;               // all of version 1
+  if (version >= 2) attributes.handled_access_fs |= 1u << 13;  // refer
+  if (version >= 3) attributes.handled_access_fs |= 1u << 14;  // truncate
   const long rules = ::syscall(SYS_landlock_create_ruleset, &attributes, sizeof attributes, 0);
   if (rules < 0) return false;
   const bool restricted = ::syscall(SYS_landlock_restrict_self, rules, 0) == 0;

@@ -85,7 +85,8 @@ TEST(Comparison, nan_and_infinities_have_their_places) {
   Expectation expectation({1, 6}, {1, not_a_number, infinity, -infinity, 2, 3});
   const std::vector<float> right = expectation.rounded();
   EXPECT_FALSE(compare_floats(expectation, right));
-  const std::pair<size_t, float> mistakes[] = {{0, NAN}, {0, INFINITY}, {1, 0}, {1, INFINITY}, {2, NAN}, {2, -INFINITY}, {2, 3e38f}, {3, INFINITY}, {4, -INFINITY}};
+  const std::pair<size_t, float> mistakes[] = {{0, NAN},       {0, INFINITY}, {1, 0},        {1, INFINITY}, {2, NAN},
+                                               {2, -INFINITY}, {2, 3e38f},    {3, INFINITY}, {4, -INFINITY}};
   for (const auto& [at, value] : mistakes) {
     auto got = right;
     got[at] = value;
@@ -152,7 +153,9 @@ TEST(Comparison, integers_are_equal_to_the_reference_or_to_eager) {
   output.strides = {1};
   output.reference_integers = reference;
   output.eager_integers = eager;
-  const auto finding_of_values = [&](std::vector<int64_t> got) { return compare(output, reinterpret_cast<const std::byte*>(got.data()), 16); };
+  const auto finding_of_values = [&](std::vector<int64_t> got) {
+    return compare(output, reinterpret_cast<const std::byte*>(got.data()), 16);
+  };
   EXPECT_FALSE(finding_of_values({3, 9, -1}));
   EXPECT_FALSE(finding_of_values({3, 8, -1}));
   EXPECT_TRUE(finding_of_values({3, 9, 0}));

@@ -33,7 +33,9 @@ TEST_F(PlantedFailure, one_past_the_end) {
 
 TEST_F(PlantedFailure, one_before_the_start) { expect(rig.check_body(honest_body + "if (block == 0) out[-1] = 0;"), "out_of_bounds"); }
 
-TEST_F(PlantedFailure, far_past_an_input) { expect(rig.check_body(honest_body + "const_cast<float*>(weight)[N + 2000] = 1;"), "out_of_bounds"); }
+TEST_F(PlantedFailure, far_past_an_input) {
+  expect(rig.check_body(honest_body + "const_cast<float*>(weight)[N + 2000] = 1;"), "out_of_bounds");
+}
 
 TEST_F(PlantedFailure, writes_nothing) { expect(rig.check_body("if (x[0] == 12345.0f) out[0] = 0;"), "stale_output"); }
 
@@ -53,10 +55,14 @@ TEST_F(PlantedFailure, changes_an_input) {
   EXPECT_EQ(reply["evidence"]["tensor"], "x");
 }
 
-TEST_F(PlantedFailure, loops_for_ever) { expect(rig.check_body(honest_body + "volatile int forever = 1; while (forever) {}"), "timed_out"); }
+TEST_F(PlantedFailure, loops_for_ever) {
+  expect(rig.check_body(honest_body + "volatile int forever = 1; while (forever) {}"), "timed_out");
+}
 
 TEST_F(PlantedFailure, sleeps_for_ever_while_it_loads) {
-  expect(rig.check_body(honest_body, "extern \"C\" unsigned sleep(unsigned);\n__attribute__((constructor)) void wait_long() { sleep(100000); }"), "timed_out");
+  expect(rig.check_body(honest_body,
+                        "extern \"C\" unsigned sleep(unsigned);\n__attribute__((constructor)) void wait_long() { sleep(100000); }"),
+         "timed_out");
 }
 
 TEST_F(PlantedFailure, segfaults) {
@@ -81,19 +87,28 @@ TEST_F(PlantedFailure, exits) {
 
 TEST_F(PlantedFailure, allocates_wildly) {
   const std::string globals = "extern \"C\" void* malloc(unsigned long);";
-  expect(rig.check_body("for (;;) { char* p = (char*)malloc(1 << 20); for (int i = 0; i < 1 << 20; i += 4096) ((volatile char*)p)[i] = 1; }", globals), "out_of_memory");
+  expect(rig.check_body(
+             "for (;;) { char* p = (char*)malloc(1 << 20); for (int i = 0; i < 1 << 20; i += 4096) ((volatile char*)p)[i] = 1; }", globals),
+         "out_of_memory");
   expect(rig.check_body("((volatile char*)malloc(1ul << 40))[0] = 1;", globals), "out_of_memory");
-  expect(rig.check_body("char* p = (char*)malloc(1 << 20); ((volatile char*)p)[0] = 1; free(p);" + honest_body, globals + "extern \"C\" void free(void*);"), "pass");
+  expect(rig.check_body("char* p = (char*)malloc(1 << 20); ((volatile char*)p)[0] = 1; free(p);" + honest_body,
+                        globals + "extern \"C\" void free(void*);"),
+         "pass");
 }
 
 TEST_F(PlantedFailure, depends_on_the_worker) {
-  const Json reply = rig.check_body("for (int64_t i = 0; i < N; ++i) out[i] = x[i] * weight[i] * (worker == 1 || block % 2 == 0 ? 1.0f : 1.0000001f);"
-                                    "for (volatile int spin = 0; spin < 2000; spin = spin + 1) {}", {}, 8);
+  const Json reply = rig.check_body(
+      "for (int64_t i = 0; i < N; ++i) out[i] = x[i] * weight[i] * (worker == 1 || block % 2 == 0 ? 1.0f : 1.0000001f);"
+      "for (volatile int spin = 0; spin < 2000; spin = spin + 1) {}",
+      {}, 8);
   expect(reply, "nondeterministic");
 }
 
 TEST_F(PlantedFailure, depends_on_addresses) {
-  expect(rig.check_body("const float tweak = ((uint64_t)out / 64 % 7) < 3 ? 1.0f : 1.0000001f; for (int64_t i = 0; i < N; ++i) out[i] = x[i] * weight[i] * tweak;", {}, 8), "nondeterministic");
+  expect(rig.check_body("const float tweak = ((uint64_t)out / 64 % 7) < 3 ? 1.0f : 1.0000001f; for (int64_t i = 0; i < N; ++i) out[i] = "
+                        "x[i] * weight[i] * tweak;",
+                        {}, 8),
+         "nondeterministic");
 }
 
 TEST_F(PlantedFailure, forbidden_calls_are_cheating) {
@@ -113,7 +128,9 @@ TEST_F(PlantedFailure, forbidden_calls_are_cheating) {
 
 TEST_F(PlantedFailure, files_are_closed_while_it_loads) {
   if (rig.opened()["sandbox"].dump().find("files") == std::string::npos) GTEST_SKIP() << "this kernel has no Landlock";
-  const std::string globals = "extern \"C\" int open(const char*, int, ...);\nint opened;\n__attribute__((constructor)) void look() { opened = open(\"/etc/passwd\", 0); }";
+  const std::string globals =
+      "extern \"C\" int open(const char*, int, ...);\nint opened;\n__attribute__((constructor)) void look() { opened = "
+      "open(\"/etc/passwd\", 0); }";
   expect(rig.check_body(honest_body + "if (opened >= 0) out[0] += 1;", globals), "pass");
 }
 
@@ -158,8 +175,11 @@ TEST_F(PlantedFailure, a_launch_that_does_not_match_its_kernel_does_not_fit) {
 
 TEST_F(PlantedFailure, every_layout_and_size_passes_for_the_honest) {
   const std::string source = scale_source(honest_body);
-  for (const auto& [rows, columns, layout] : {std::tuple{0, 8, "contiguous"}, {3, 5, "misaligned"}, {1, 1, "contiguous"}, {7, 129, "misaligned"}}) {
-    expect(rig.check(source, 2, {{"stage", 5}, {"dims", {{"M", rows}, {"N", columns}}}, {"layout", layout}, {"generator", "normal"}, {"seed", 3}}), "pass");
+  for (const auto& [rows, columns, layout] :
+       {std::tuple{0, 8, "contiguous"}, {3, 5, "misaligned"}, {1, 1, "contiguous"}, {7, 129, "misaligned"}}) {
+    expect(rig.check(source, 2,
+                     {{"stage", 5}, {"dims", {{"M", rows}, {"N", columns}}}, {"layout", layout}, {"generator", "normal"}, {"seed", 3}}),
+           "pass");
   }
 }
 

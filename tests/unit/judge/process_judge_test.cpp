@@ -44,7 +44,9 @@ struct Bed {
   }
 };
 
-const std::string slow_body = "for (int pass = 0; pass < 40; ++pass) for (int64_t i = 0; i < N; ++i) { out[i] = x[i] * weight[i]; asm volatile(\"\" ::: \"memory\"); }";
+const std::string slow_body =
+    "for (int pass = 0; pass < 40; ++pass) for (int64_t i = 0; i < N; ++i) { out[i] = x[i] * weight[i]; asm volatile(\"\" ::: \"memory\"); "
+    "}";
 
 TEST(ProcessJudge, keeps_reverts_and_rejects) {
   Bed bed;
@@ -86,7 +88,8 @@ TEST(ProcessJudge, a_fault_at_one_size_is_found_in_its_stage) {
   const Judgement sweep = bed.judge.judge(Bed::candidate("for (int64_t i = 0; i < N / 8 * 8; ++i) out[i] = x[i] * weight[i];"), nullptr);
   EXPECT_EQ(sweep.verdict, Verdict::stale_output);
   EXPECT_EQ(sweep.evidence["stage"], 2);
-  const Judgement large = bed.judge.judge(Bed::candidate("for (int64_t i = 0; i < N; ++i) out[i] = x[i] > 1e15f ? 0 : x[i] * weight[i];"), nullptr);
+  const Judgement large =
+      bed.judge.judge(Bed::candidate("for (int64_t i = 0; i < N; ++i) out[i] = x[i] > 1e15f ? 0 : x[i] * weight[i];"), nullptr);
   EXPECT_EQ(large.verdict, Verdict::wrong);
   EXPECT_EQ(large.evidence["stage"], 3);
 }
@@ -148,7 +151,8 @@ TEST(NullJudge, is_deterministic_smooth_and_sometimes_wrong) {
   double best = 1e300;
   constexpr int trials = 2000;
   for (int trial = 0; trial < trials; ++trial) {
-    for (auto& [name, value] : candidate.point) value = name == "UNROLL" ? 1 + static_cast<int64_t>(random() % 2) : int64_t{1} << random() % 6;
+    for (auto& [name, value] : candidate.point)
+      value = name == "UNROLL" ? 1 + static_cast<int64_t>(random() % 2) : int64_t{1} << random() % 6;
     const Judgement judgement = judge.judge(candidate, &incumbent);
     EXPECT_EQ(judgement.verdict, again.judge(candidate, &incumbent).verdict);
     wrong += judgement.verdict == Verdict::wrong ? 1 : 0;

@@ -60,8 +60,13 @@ inline FixturePaths write_scale_fixture(const Json& test_case, const std::filesy
   const std::string shape = Json({rows, columns}).dump(), strides = Json({columns, 1}).dump(), row_shape = Json::array({columns}).dump();
   const NamedTensor inputs[] = {{"x", Dtype::float32, {static_cast<int64_t>(x.size())}, std::as_bytes(std::span(x))},
                                 {"weight", Dtype::float32, {static_cast<int64_t>(weight.size())}, std::as_bytes(std::span(weight))}};
-  write_safetensors(paths.inputs, inputs, {{"x.shape", shape}, {"x.strides", strides}, {"x.offset", std::to_string(offset)},
-                                           {"weight.shape", row_shape}, {"weight.strides", "[1]"}, {"weight.offset", std::to_string(offset)}});
+  write_safetensors(paths.inputs, inputs,
+                    {{"x.shape", shape},
+                     {"x.strides", strides},
+                     {"x.offset", std::to_string(offset)},
+                     {"weight.shape", row_shape},
+                     {"weight.strides", "[1]"},
+                     {"weight.offset", std::to_string(offset)}});
   const NamedTensor expected[] = {{"out.reference", Dtype::float64, {rows, columns}, std::as_bytes(std::span(reference))},
                                   {"out.eager", Dtype::float64, {rows, columns}, std::as_bytes(std::span(eager))}};
   write_safetensors(paths.expected, expected, {{"out.shape", shape}, {"out.strides", strides}, {"out.dtype", "float32"}});
@@ -71,9 +76,13 @@ inline FixturePaths write_scale_fixture(const Json& test_case, const std::filesy
 /// A kernel file for scale_task() with `body` as its kernel and `globals` before it; `block` is the row.
 inline std::string scale_source(const std::string& body, const std::string& globals = {}, const std::string& more = {}) {
   return "/*autokernel\nfamily = \"scale\"\nbackend = \"cpu\"\n[tune]\nUNROLL = { values = [1, 2], default = 1, tier = 1 }\n" + more +
-         "[[launch]]\nkernel = \"scale\"\ngrid = [\"M\"]\nargs = [\"x\", \"weight\", \"out\", \"M\", \"N\"]\n*/\n#include <autokernel/cpu.h>\n" + globals +
-         "\nvoid scale(int64_t block, int64_t worker, void* scratch, const float* x, const float* weight, float* out, int64_t M, int64_t N) {\n"
-         "  (void)worker; (void)scratch; (void)M; (void)weight;\n  x += block * N; out += block * N;\n" + body + "\n}\nAK_KERNEL(scale)\n";
+         "[[launch]]\nkernel = \"scale\"\ngrid = [\"M\"]\nargs = [\"x\", \"weight\", \"out\", \"M\", \"N\"]\n*/\n#include "
+         "<autokernel/cpu.h>\n" +
+         globals +
+         "\nvoid scale(int64_t block, int64_t worker, void* scratch, const float* x, const float* weight, float* out, int64_t M, int64_t "
+         "N) {\n"
+         "  (void)worker; (void)scratch; (void)M; (void)weight;\n  x += block * N; out += block * N;\n" +
+         body + "\n}\nAK_KERNEL(scale)\n";
 }
 
 inline const std::string honest_body = "for (int64_t i = 0; i < N; ++i) out[i] = x[i] * weight[i];";
@@ -83,8 +92,13 @@ constexpr double any_gain = -1e9, no_gain = 1e9;  // with these whatever passes 
 /// A judge's server in this process, with hosts as usual.
 class Rig {
  public:
-  explicit Rig(double run_seconds = 60) : directory_("autokernel-test-"), server_(judge_executable()), compiler_(compile::CppCompiler::find(AK_SOURCE_DIR "/kernels/include", directory_.path() / "cache")) {
-    opened_ = server_.answer("open", {{"device", "cpu"}, {"threads", 2}, {"limits", {{"load_seconds", 2.0}, {"run_seconds", run_seconds}, {"memory_bytes", 256 << 20}}}});
+  explicit Rig(double run_seconds = 60)
+      : directory_("autokernel-test-"),
+        server_(judge_executable()),
+        compiler_(compile::CppCompiler::find(AK_SOURCE_DIR "/kernels/include", directory_.path() / "cache")) {
+    opened_ = server_.answer("open", {{"device", "cpu"},
+                                      {"threads", 2},
+                                      {"limits", {{"load_seconds", 2.0}, {"run_seconds", run_seconds}, {"memory_bytes", 256 << 20}}}});
   }
 
   const Json& opened() const { return opened_; }
@@ -101,7 +115,11 @@ class Rig {
     return json;
   }
 
-  static Json workload_case(uint64_t seed = 7) { return {{"stage", 1}, {"dims", {{"M", 64}, {"N", 768}}}, {"strides", Json::object()}, {"layout", "contiguous"}, {"generator", "normal"}, {"seed", seed}}; }
+  static Json workload_case(uint64_t seed = 7) {
+    return {
+        {"stage", 1},  {"dims", {{"M", 64}, {"N", 768}}}, {"strides", Json::object()}, {"layout", "contiguous"}, {"generator", "normal"},
+        {"seed", seed}};
+  }
 
   Json arguments(const Json& test_case) {
     const FixturePaths paths = write_scale_fixture(test_case, directory_.path() / std::to_string(++fixtures_));
@@ -114,7 +132,9 @@ class Rig {
     request["runs"] = runs;
     return server_.answer("check", request);
   }
-  Json check_body(const std::string& body, const std::string& globals = {}, int runs = 1) { return check(scale_source(body, globals), runs); }
+  Json check_body(const std::string& body, const std::string& globals = {}, int runs = 1) {
+    return check(scale_source(body, globals), runs);
+  }
 
   /// `minimum_gain` decides, so that no test depends on the machine's speed.
   Json time(const std::string& source, const std::string& incumbent, double minimum_gain = any_gain) {

@@ -4,7 +4,9 @@
 namespace ak::judge::test {
 namespace {
 
-const std::string slow_body = "for (int pass = 0; pass < 40; ++pass) for (int64_t i = 0; i < N; ++i) { out[i] = x[i] * weight[i]; asm volatile(\"\" ::: \"memory\"); }";
+const std::string slow_body =
+    "for (int pass = 0; pass < 40; ++pass) for (int64_t i = 0; i < N; ++i) { out[i] = x[i] * weight[i]; asm volatile(\"\" ::: \"memory\"); "
+    "}";
 
 TEST(Timing, a_gain_keeps_and_none_reverts) {
   Rig rig;
@@ -86,10 +88,12 @@ TEST(Timing, a_first_candidate_is_timed_alone) {
 }
 
 TEST(Timing, a_remembered_answer_is_cheating) {
-  // Computes honestly while it is checked, then hands out what it remembers for inputs that look the same in their first element of each row.
+  // Computes honestly while it is checked, then hands out what it remembers for inputs that look the same in their first element of each
+  // row.
   const std::string globals = "float memory[64][768]; float seen[64]; int launches[64];";
   const std::string body =
-      "if (launches[block]++ < 2) { for (int64_t i = 0; i < N; ++i) memory[block][i] = out[i] = x[i] * weight[i]; seen[block] = x[0]; return; }\n"
+      "if (launches[block]++ < 2) { for (int64_t i = 0; i < N; ++i) memory[block][i] = out[i] = x[i] * weight[i]; seen[block] = x[0]; "
+      "return; }\n"
       "for (int64_t i = 0; i < N; ++i) out[i] = memory[block][i];";
   Rig rig;
   const Json reply = rig.time(scale_source(body, globals), scale_source(slow_body));
@@ -116,8 +120,10 @@ TEST(Timing, scratch_is_zeroed_prepared_and_split_by_worker) {
       "[scratch.sum]\ndtype = \"float32\"\nshape = [\"M\"]\nzeroed = true\n"
       "[scratch.mine]\ndtype = \"float32\"\nshape = [\"N\"]\nper_worker = true\n"
       "[[prepare]]\nkernel = \"twice\"\ngrid = [\"1\"]\nargs = [\"weight\", \"twice\", \"N\"]\n"
-      "[[launch]]\nkernel = \"scale\"\ngrid = [\"M\"]\nargs = [\"x\", \"twice\", \"sum\", \"out\", \"N\"]\n*/\n#include <autokernel/cpu.h>\n"
-      "void twice(int64_t, int64_t, void*, const float* weight, float* t, int64_t N) { for (int64_t i = 0; i < N; ++i) t[i] = 2 * weight[i]; }\n"
+      "[[launch]]\nkernel = \"scale\"\ngrid = [\"M\"]\nargs = [\"x\", \"twice\", \"sum\", \"out\", \"N\"]\n*/\n#include "
+      "<autokernel/cpu.h>\n"
+      "void twice(int64_t, int64_t, void*, const float* weight, float* t, int64_t N) { for (int64_t i = 0; i < N; ++i) t[i] = 2 * "
+      "weight[i]; }\n"
       "AK_KERNEL(twice)\n"
       "void scale(int64_t block, int64_t, void* scratch, const float* x, const float* t, float* sum, float* out, int64_t N) {\n"
       "  float* mine = (float*)scratch;\n  for (int64_t i = 0; i < N; ++i) mine[i] = x[block * N + i] * t[i];\n  sum[block] += 0.5f;\n"

@@ -12,7 +12,8 @@
 namespace ak::search::testing {
 
 inline std::string kernel_text(const std::string& tune) {
-  return "/*autokernel\nfamily = \"rmsnorm\"\nbackend = \"cpu\"\n\n[tune]\n" + tune + "\n\n[[launch]]\nkernel = \"rows\"\ngrid = [\"M\"]\nargs = [\"x\", \"out\", \"M\", \"N\"]\n*/\nvoid rows();\n";
+  return "/*autokernel\nfamily = \"rmsnorm\"\nbackend = \"cpu\"\n\n[tune]\n" + tune +
+         "\n\n[[launch]]\nkernel = \"rows\"\ngrid = [\"M\"]\nargs = [\"x\", \"out\", \"M\", \"N\"]\n*/\nvoid rows();\n";
 }
 
 inline const std::string four_tunables = R"(UNROLL = { values = [1, 2, 4, 8], default = 1, tier = 3 }
@@ -22,11 +23,19 @@ VEC    = { values = [4, 8, 16], default = 4, tier = 2 }
 require = ["ROWS * VEC <= M"])";
 
 inline kernel::Task small_task() {
-  return kernel::task_from_json({{"schema", "autokernel.task/1"}, {"id", "rmsnorm_12345678"}, {"family", "rmsnorm"}, {"dtype", "float32"}, {"scalars", Json::object()},
-                                 {"options", Json::object()}, {"flops", "4*M*N"}, {"bytes", "2*M*N*sizeof(T)"},
-                                 {"workload", {{{"dims", {{"M", 100}, {"N", 96}}}, {"calls", 3}}, {{"dims", {{"M", 64}, {"N", 96}}}, {"calls", 1}}}},
-                                 {"tensors", {{{"name", "x"}, {"role", "data"}, {"dtype", "float32"}, {"shape", {"M", "N"}}},
-                                              {{"name", "out"}, {"role", "output"}, {"dtype", "float32"}, {"shape", {"M", "N"}}}}}});
+  return kernel::task_from_json(
+      {{"schema", "autokernel.task/1"},
+       {"id", "rmsnorm_12345678"},
+       {"family", "rmsnorm"},
+       {"dtype", "float32"},
+       {"scalars", Json::object()},
+       {"options", Json::object()},
+       {"flops", "4*M*N"},
+       {"bytes", "2*M*N*sizeof(T)"},
+       {"workload", {{{"dims", {{"M", 100}, {"N", 96}}}, {"calls", 3}}, {{"dims", {{"M", 64}, {"N", 96}}}, {"calls", 1}}}},
+       {"tensors",
+        {{{"name", "x"}, {"role", "data"}, {"dtype", "float32"}, {"shape", {"M", "N"}}},
+         {{"name", "out"}, {"role", "output"}, {"dtype", "float32"}, {"shape", {"M", "N"}}}}}});
 }
 
 inline Space small_space(int highest_tier = 6) {

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "core/error.h"
-#include "fixtures.h"
+#include "unit/search/fixtures.h"
 
 namespace ak::search {
 namespace {
@@ -21,7 +21,9 @@ using testing::small_task;
 const kernel::Point optimum = {{"ROWS", 8}, {"BLOCK", 64}, {"VEC", 8}, {"UNROLL", 2}};
 
 kernel::Point best_point(const std::vector<store::Trial>& trials) {
-  return std::min_element(trials.begin(), trials.end(), [](const auto& left, const auto& right) { return left.median_us < right.median_us; })->point;
+  return std::min_element(trials.begin(), trials.end(),
+                          [](const auto& left, const auto& right) { return left.median_us < right.median_us; })
+      ->point;
 }
 
 size_t distinct(const std::vector<store::Trial>& trials) {
@@ -58,7 +60,8 @@ TEST(Space, TunablesAreOrderedByTierAndCanBeCutOffAtOne) {
 TEST(Space, NeighboursAreNearestFirstAndValid) {
   const Space space = small_space();
   std::vector<int64_t> rows;
-  for (const auto& point : space.neighbours({{"ROWS", 4}, {"VEC", 8}, {"BLOCK", 16}, {"UNROLL", 1}}, space.tunables()[0])) rows.push_back(point.at("ROWS"));
+  for (const auto& point : space.neighbours({{"ROWS", 4}, {"VEC", 8}, {"BLOCK", 16}, {"UNROLL", 1}}, space.tunables()[0]))
+    rows.push_back(point.at("ROWS"));
   EXPECT_EQ(rows, (std::vector<int64_t>{8, 2, 1}));
 }
 
@@ -75,7 +78,9 @@ TEST(Space, AHugeSpaceIsNeverListedButSampledAndEstimated) {
 }
 
 TEST(Space, ARequireThatCannotBeEvaluatedDoesNotHold) {
-  const Space space(kernel::KernelFile::parse(kernel_text("A = { values = [0, 1, 2], default = 1, tier = 1 }\nrequire = [\"N % A == 0\"]"), "kernel.cpp"), small_task(), {});
+  const Space space(
+      kernel::KernelFile::parse(kernel_text("A = { values = [0, 1, 2], default = 1, tier = 1 }\nrequire = [\"N % A == 0\"]"), "kernel.cpp"),
+      small_task(), {});
   EXPECT_EQ(space.size(), 2);
 }
 
@@ -103,14 +108,15 @@ TEST(Coordinate, TakesTiersInOrderAndNearValuesFirst) {
   std::vector<std::string> notes;
   for (const auto& trial : trials) notes.push_back(trial.note);
   // The first is kept (nothing was before), and the search goes on from there.
-  EXPECT_EQ(notes, (std::vector<std::string>{"ROWS 1→2 (tier 1)", "ROWS 2→4 (tier 1)", "ROWS 2→1 (tier 1)", "BLOCK 16→32 (tier 1)", "VEC 4→8 (tier 2)", "UNROLL 1→2 (tier 3)",
-                                             "ROWS 2→8 (tier 1)"}));
+  EXPECT_EQ(notes, (std::vector<std::string>{"ROWS 1→2 (tier 1)", "ROWS 2→4 (tier 1)", "ROWS 2→1 (tier 1)", "BLOCK 16→32 (tier 1)",
+                                             "VEC 4→8 (tier 2)", "UNROLL 1→2 (tier 3)", "ROWS 2→8 (tier 1)"}));
 }
 
 TEST(Coordinate, FollowsTheTunableThatMoved) {
   const Space space = small_space();
   Playbook playbook(1);
-  const auto trials = simulate(playbook, space, 12, [](const kernel::Point& point) { return 100.0 - static_cast<double>(point.at("VEC")); });
+  const auto trials =
+      simulate(playbook, space, 12, [](const kernel::Point& point) { return 100.0 - static_cast<double>(point.at("VEC")); });
   std::vector<int64_t> kept;
   for (const auto& trial : trials) {
     if (trial.verdict == "kept") kept.push_back(trial.point.at("VEC"));
@@ -119,9 +125,13 @@ TEST(Coordinate, FollowsTheTunableThatMoved) {
 }
 
 TEST(Coordinate, TriesPairsWhenSingleStepsAreUsedUp) {
-  const Space space(kernel::KernelFile::parse(kernel_text("A = { values = [1, 2], default = 1, tier = 1 }\nB = { values = [1, 2], default = 1, tier = 4 }"), "kernel.cpp"),
-                    small_task(), {});
-  const auto valley = [](const kernel::Point& point) { return point.at("A") == point.at("B") ? 10.0 - static_cast<double>(point.at("A")) : 20.0; };
+  const Space space(
+      kernel::KernelFile::parse(
+          kernel_text("A = { values = [1, 2], default = 1, tier = 1 }\nB = { values = [1, 2], default = 1, tier = 4 }"), "kernel.cpp"),
+      small_task(), {});
+  const auto valley = [](const kernel::Point& point) {
+    return point.at("A") == point.at("B") ? 10.0 - static_cast<double>(point.at("A")) : 20.0;
+  };
   Playbook playbook(3);
   const auto trials = simulate(playbook, space, 10, valley);
   EXPECT_EQ(trials.size(), 4u);
@@ -152,7 +162,9 @@ TEST(Playbook, MixesRandomRestartsIntoAPlateau) {
 
 TEST(Playbook, SameSeedAndHistoryGiveTheSameProposalsAlsoAfterAResume) {
   const Space space = small_space();
-  const auto noisy = [](const kernel::Point& point) { return separable_us(point) + static_cast<double>((point.at("ROWS") * 7 + point.at("BLOCK") * 3) % 11); };
+  const auto noisy = [](const kernel::Point& point) {
+    return separable_us(point) + static_cast<double>((point.at("ROWS") * 7 + point.at("BLOCK") * 3) % 11);
+  };
   Playbook first(42);
   const auto whole = simulate(first, space, 60, noisy);
   for (const size_t cut : {0u, 1u, 7u, 30u, 59u}) {

@@ -16,15 +16,26 @@ namespace {
 namespace fs = std::filesystem;
 
 kernel::Task small_task() {
-  return kernel::task_from_json({{"schema", "autokernel.task/1"}, {"id", "softmax_12345678"}, {"family", "softmax"}, {"dtype", "float32"}, {"scalars", Json::object()},
-                                 {"options", Json::object()}, {"workload", {{{"dims", {{"M", 4}, {"N", 8}}}}}},
+  return kernel::task_from_json({{"schema", "autokernel.task/1"},
+                                 {"id", "softmax_12345678"},
+                                 {"family", "softmax"},
+                                 {"dtype", "float32"},
+                                 {"scalars", Json::object()},
+                                 {"options", Json::object()},
+                                 {"workload", {{{"dims", {{"M", 4}, {"N", 8}}}}}},
                                  {"tensors", {{{"name", "x"}, {"role", "data"}, {"dtype", "float32"}, {"shape", {"M", "N"}}}}}});
 }
 
 RunRequest request() { return {.model = "models/tiny.py:Tiny", .input_shape = {1, 16}}; }
 
 Trial trial(const std::string& verdict, double us, const std::string& note = "ROWS 1→2") {
-  return {.task = "softmax_12345678", .proposer = "coordinate", .note = note, .verdict = verdict, .point = {{"ROWS", 2}}, .evidence = R"({"stage":2})", .median_us = us};
+  return {.task = "softmax_12345678",
+          .proposer = "coordinate",
+          .note = note,
+          .verdict = verdict,
+          .point = {{"ROWS", 2}},
+          .evidence = R"({"stage":2})",
+          .median_us = us};
 }
 
 class StoreTest : public ::testing::Test {
@@ -83,8 +94,9 @@ TEST_F(StoreTest, RecordsTrialsInOrderWithExactColumns) {
   EXPECT_EQ(run.record(trial("timed_out", 0), "third"), 3);
   EXPECT_EQ(run.record(trial("failed_environment", 0), "fourth"), 4);
   const std::string text = results();
-  EXPECT_EQ(text.substr(0, text.find('\n')),
-            "experiment\ttag\tkernel_type\tthroughput_tflops\tlatency_us\tpct_peak\tspeedup_vs_pytorch\tcorrectness\tpeak_vram_mb\tdescription");
+  EXPECT_EQ(
+      text.substr(0, text.find('\n')),
+      "experiment\ttag\tkernel_type\tthroughput_tflops\tlatency_us\tpct_peak\tspeedup_vs_pytorch\tcorrectness\tpeak_vram_mb\tdescription");
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1 + 1 + 3);
   EXPECT_EQ(std::count(text.begin(), text.end(), '\t'), 9 * 5);
   EXPECT_NE(text.find("\tTIMEOUT\t"), std::string::npos);

@@ -1,0 +1,169 @@
+"""Finished kernels on disk, and which of them serve which regions of a graph."""
+
+import json
+import os
+
+from autokernel import runtime
+
+SCHEMA = "autokernel.bundle/1"
+_EXACT_UP_TO = 14  # overlapping regions that are tried in every combination; more are taken by gain
+
+
+class Bundle:
+    """bundle.json of one finished kernel."""
+
+    def __init__(self, directory):
+        with open(os.path.join(directory, "bundle.json"), encoding="utf-8") as file:
+            content = json.load(file)
+        if content.get("schema") != SCHEMA:
+            raise ValueError(f"{directory} is not of the format {SCHEMA}")
+        self.directory = directory
+        self.task = content["task"]
+        self.backend = content["backend"]
+        self.us = float(content["us"])
+        self.baseline_us = float(content["baseline_us"])
+
+    @property
+    def gain_us(self):
+        """Time saved a call, as judged."""
+        return self.baseline_us - self.us
+
+    def why_not(self, region, graph):
+        """A reason why this kernel does not serve the region, or None."""
+        for name in ("family", "options", "scalars"):
+            if region.get(name) != self.task.get(name):
+                return f"other {name}"
+        tensors = [tensor for tensor in self.task["tensors"] if not tensor.get("absent")]
+        nodes = {**region["inputs"], **region["outputs"]}
+        if {tensor["name"] for tensor in tensors} != set(nodes):
+            return "other tensors"
+        for tensor in tensors:
+            if str(graph.fx_nodes[nodes[tensor["name"]]].meta["val"].dtype) != f"torch.{tensor['dtype']}":
+                return f"other dtype of {tensor['name']}"
+            if tensor["role"] == "weight" and tensor["name"] not in region["constants"]:
+                return f"{tensor['name']} is not the same in every forward"
+        if not any(_same_binding(binding, region) for binding in self.task["workload"]):
+            return "made for other shapes or strides"
+        return None
+
+
+def _same_binding(binding, region):
+    """Equal dims, and equal strides where both say them; a tensor without strides is contiguous, and the runtime checks that."""
+    if binding["dims"] != region["dims"]:
+        return False
+    known = binding.get("strides") or {}
+    return all(known.get(name, strides) == strides for name, strides in region["strides"].items())
+
+
+class Bundles:
+    """The bundles of a run directory, or of the user's data directory, and the patterns that find where they fit."""
+
+    def __init__(self, root=None, exclude=None):
+        """`exclude`: task ids; by default those that the run's verification has taken out."""
+        root = root or data_directory()
+        exclude = taken_out(root) if exclude is None else exclude
+        self.bundles = [bundle for bundle in _read_all(os.path.join(root, "bundles")) if bundle.task["id"] not in exclude]
+        self.patterns_path = os.path.join(root, "patterns.json")
+
+    def choose(self, graph, report):
+        """[(region, bundle)]: the set of regions without overlap that saves most."""
+        if not self.bundles:
+            return []
+        usable = []
+        for region in runtime.match(_as_json(graph), self._patterns(), runtime.families_directory()):
+            bundle, reason = self._best(region, graph)
+            if bundle is None:
+                report.left.append(_left(region, report, reason))
+            else:
+                usable.append((region, bundle))
+        chosen = best_disjoint([(bundle.gain_us, frozenset(region["nodes"])) for region, bundle in usable])
+        report.left += [_left(region, report, "overlaps a region that saves more") for i, (region, _) in enumerate(usable) if i not in chosen]
+        return [pair for i, pair in enumerate(usable) if i in chosen]
+
+    def _patterns(self):
+        """Those of the families and dtypes that have a kernel: a search for others would be for nothing."""
+        with open(self.patterns_path, encoding="utf-8") as file:
+            content = json.load(file)
+        wanted = {(bundle.task["family"], bundle.task["dtype"]) for bundle in self.bundles}
+        return {**content, "patterns": [pattern for pattern in content["patterns"] if (pattern["family"], pattern["dtype"]) in wanted]}
+
+    def _best(self, region, graph):
+        if not 1 <= len(region["inputs"]) <= runtime.MAX_INPUTS or not 1 <= len(region["outputs"]) <= runtime.MAX_OUTPUTS:
+            return None, "more tensors than the operator takes"
+        reasons = {id(bundle): bundle.why_not(region, graph) for bundle in self.bundles}
+        fitting = [bundle for bundle in self.bundles if reasons[id(bundle)] is None and bundle.gain_us > 0]
+        if fitting:
+            return max(fitting, key=lambda bundle: bundle.gain_us), None
+        same_family = [reasons[id(b)] or "saves nothing" for b in self.bundles if b.task["family"] == region["family"]]
+        return None, same_family[0] if len(set(same_family)) == 1 else "no finished kernel"
+
+
+def data_directory():
+    """${XDG_DATA_HOME:-~/.local/share}/autokernel"""
+    base = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
+    return os.path.join(base, "autokernel")
+
+
+def taken_out(root):
+    """Task ids whose kernels the verification of the run has taken out of the model."""
+    path = os.path.join(root, "verification.json")
+    if not os.path.exists(path):
+        return ()
+    with open(path, encoding="utf-8") as file:
+        return [entry["task"] for entry in json.load(file).get("taken_out", ())]
+
+
+def best_disjoint(weighted):
+    """Indices of the sets without overlap that weigh most together; the larger set wins a tie. `weighted`: [(weight, set)]."""
+    chosen = set()
+    for component in _components(weighted):
+        if len(component) <= _EXACT_UP_TO:
+            chosen |= _exact([], component, weighted, 0.0, 0)[2]
+        else:
+            chosen |= _greedy(component, weighted)
+    return chosen
+
+
+def _components(weighted):
+    """Groups of indices that overlap, directly or by way of others."""
+    groups = []
+    for i, (_, nodes) in enumerate(weighted):
+        touching = [group for group in groups if group[1] & nodes]
+        merged = ([i], set(nodes))
+        for group in touching:
+            merged = (group[0] + merged[0], group[1] | merged[1])
+            groups.remove(group)
+        groups.append(merged)
+    return [sorted(indices) for indices, _ in groups]
+
+
+def _exact(taken, rest, weighted, weight, size):
+    if not rest:
+        return weight, size, set(taken)
+    first, others = rest[0], rest[1:]
+    with_first = _exact(taken + [first], [i for i in others if not weighted[i][1] & weighted[first][1]], weighted,
+                        weight + weighted[first][0], size + len(weighted[first][1]))
+    without = _exact(taken, others, weighted, weight, size)
+    return max(with_first, without, key=lambda result: result[:2])
+
+
+def _greedy(component, weighted):
+    taken, nodes = set(), set()
+    for i in sorted(component, key=lambda i: (weighted[i][0], len(weighted[i][1])), reverse=True):
+        if not nodes & weighted[i][1]:
+            taken.add(i)
+            nodes |= weighted[i][1]
+    return taken
+
+
+def _read_all(directory):
+    names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
+    return [Bundle(os.path.join(directory, name)) for name in names if os.path.exists(os.path.join(directory, name, "bundle.json"))]
+
+
+def _as_json(graph):
+    return {"schema": "autokernel.graph/1", "torch": "", "capture": "dynamo", "graphs": [{"name": graph.name, "nodes": graph.nodes}]}
+
+
+def _left(region, report, reason):
+    return {"family": region["family"], "task": region.get("task"), "graph": report.graphs, "node": min(region["outputs"].values()), "reason": reason}

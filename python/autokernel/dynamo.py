@@ -1,0 +1,180 @@
+"""The Dynamo backend: regions of the graph that have a finished kernel are replaced, the rest goes to Inductor.
+
+`torch.compile(model, backend="autokernel", options={"run": DIR})`. Nothing here may break a model: whatever goes wrong, whatever is not
+static, and whatever needs a gradient is given to Inductor as it came, and the reason is logged once.
+"""
+
+import logging
+import operator
+
+import torch
+from torch._dynamo.source import ConstantSource
+
+from autokernel import runtime
+from autokernel.bundles import Bundles
+
+_log = logging.getLogger("autokernel")
+_said = set()
+_OWN_OPTIONS = {"run", "replace", "exclude"}
+
+
+def backend(gm, example_inputs, *, options=None, mode=None, report=None):
+    """Compile `gm` as Dynamo hands it over.
+
+    options: `run`, a run directory (default: the user's data directory); `replace` = "none" takes the same path and replaces nothing;
+    `exclude`, task ids not to use; any other is Inductor's. `report`, a Report, is told what was replaced.
+    """
+    options = dict(options or {})
+    patches = {name: value for name, value in options.items() if name not in _OWN_OPTIONS}
+    report = report if report is not None else Report()
+    reason = _why_not(gm, example_inputs)
+    if reason is None:
+        try:
+            replaced = _replace(gm, example_inputs, options, report)
+            return _inductor(replaced, example_inputs, patches, mode)
+        except Exception as error:  # whatever it is, the model must run
+            reason = f"{type(error).__name__}: {error}"
+            report.forget()
+    report.fallbacks.append(reason)
+    _say_once(f"the whole graph goes to Inductor: {reason}")
+    return _inductor(gm, example_inputs, patches, mode)
+
+
+class Report:
+    """What happened to the graphs that a backend was given."""
+
+    def __init__(self):
+        self.replaced = []  # {"task", "family", "instance", "graph", "node", "dims", "inputs", "us", "baseline_us"}
+        self.left = []  # {"family", "task", "graph", "node", "reason"}
+        self.fallbacks = []  # reasons, one a graph that went to Inductor as a whole
+        self.graphs = 0
+
+    def forget(self):
+        """Nothing of the graph at hand was replaced after all."""
+        self.replaced = [entry for entry in self.replaced if entry["graph"] != self.graphs]
+
+
+def _inductor(gm, example_inputs, patches, mode):
+    from torch._inductor import list_mode_options
+    from torch._inductor.compile_fx import compile_fx
+    patches = {**(list_mode_options(mode) if mode else {}), **patches}
+    return compile_fx(gm, example_inputs, config_patches=patches or None)
+
+
+def _say_once(text):
+    if text not in _said:
+        _said.add(text)
+        _log.warning("autokernel: %s", text)
+
+
+# --- what is not served
+
+def _why_not(gm, example_inputs):
+    """A reason to leave the graph alone, or None."""
+    try:
+        if not all(isinstance(value, torch.Tensor) for value in example_inputs) or any(_is_symbolic(value) for value in example_inputs):
+            return "its shapes are dynamic"
+        if _needs_gradient(gm, example_inputs):
+            return "a gradient is needed, and kernels serve inference only (use torch.no_grad())"
+        if any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda")):
+            return "autocast is on"
+        if any(value.device.type != "cpu" for value in example_inputs):
+            return "it is not on the CPU"
+        if any(type(value) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) for value in example_inputs):
+            return "it has tensors of a subclass"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _is_symbolic(tensor):
+    return any(not isinstance(size, int) for size in (*tensor.shape, *tensor.stride()))
+
+
+def _needs_gradient(gm, example_inputs):
+    turned_on = torch.is_grad_enabled() or any(n.target is torch._C._set_grad_enabled and n.args == (True,) for n in gm.graph.nodes)
+    return turned_on and any(value.requires_grad for value in (*example_inputs, *gm.parameters(), *gm.buffers()))
+
+
+# --- replacing regions
+
+def _replace(gm, example_inputs, options, report):
+    """The normalised graph of `gm`, with the calling convention of `gm`, in which the regions that have kernels are calls of them."""
+    from autokernel.normalise import normalise
+    report.graphs += 1
+    graph = normalise(gm, example_inputs)
+    if options.get("replace") != "none":
+        library = Bundles(options.get("run"), options.get("exclude"))
+        for region, bundle in library.choose(graph, report):
+            _replace_region(graph, region, bundle, report)
+    return _as_dynamo_graph(gm, graph)
+
+
+def _replace_region(graph, region, bundle, report):
+    call = _call_site(graph, region, bundle)
+    instance = runtime.open_instance(bundle.directory, call)
+    inputs = [graph.fx_nodes[region["inputs"][spec["name"]]] for spec in call["inputs"]]
+    outputs = [graph.fx_nodes[region["outputs"][spec["name"]]] for spec in call["outputs"]]
+    fx = graph.module.graph
+    order = {node: position for position, node in enumerate(fx.nodes)}
+    last = max((graph.fx_nodes[name] for name in region["nodes"]), key=order.get)
+    with fx.inserting_after(last):
+        result = fx.call_function(runtime.operator(len(inputs), len(outputs)), (instance, *inputs))
+    results = [result]
+    if len(outputs) > 1:
+        with fx.inserting_after(result):
+            results = [fx.call_function(operator.getitem, (result, i)) for i in range(len(outputs))]
+    for old, new in zip(outputs, results):
+        new.meta["val"] = old.meta["val"]
+        old.replace_all_uses_with(new)
+    for node in sorted((graph.fx_nodes[name] for name in region["nodes"]), key=order.get, reverse=True):
+        fx.erase_node(node)
+    report.replaced.append({"task": bundle.task["id"], "family": bundle.task["family"], "instance": instance, "graph": report.graphs,
+                            "node": outputs[0].name, "dims": region["dims"], "inputs": {s["name"]: s["shape"] for s in call["inputs"]},
+                            "us": bundle.us, "baseline_us": bundle.baseline_us})
+
+
+def _call_site(graph, region, bundle):
+    """The call_json of ak_open. `site` tells apart call sites that are equal but for their weights."""
+    tensors = [t["name"] for t in bundle.task["tensors"] if t["role"] != "output" and not t.get("absent")]
+    outputs = [t["name"] for t in bundle.task["tensors"] if t["role"] == "output"]
+    inputs = [_spec(name, graph.fx_nodes[region["inputs"][name]]) for name in tensors]
+    return {"site": f"{graph.name}/{min(region['outputs'].values())}", "inputs": inputs,
+            "outputs": [_spec(name, graph.fx_nodes[region["outputs"][name]]) for name in outputs],
+            "dims": region["dims"], "strides": region["strides"]}
+
+
+def _spec(name, node):
+    value = node.meta["val"]
+    return {"name": name, "dtype": str(value.dtype).removeprefix("torch."), "shape": list(value.shape), "strides": list(value.stride())}
+
+
+def _as_dynamo_graph(gm, graph):
+    """Give the normalised graph the calling convention and the metadata of `gm`; what export lifted becomes a buffer."""
+    module, fx = graph.module, graph.module.graph
+    placeholders = [node for node in fx.nodes if node.op == "placeholder"]
+    lifted, inputs = placeholders[:len(graph.lifted)], placeholders[len(graph.lifted):]
+    originals = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    if len(inputs) != len(originals):
+        raise ValueError(f"the normalised graph has {len(inputs)} inputs, Dynamo's {len(originals)}")
+    sources = {**getattr(gm, "_param_name_to_source", {})}
+    first = next(node for node in fx.nodes if node.op != "placeholder")
+    for number, (node, tensor) in enumerate(zip(lifted, graph.lifted)):
+        name = f"lifted_{number}"
+        module.register_buffer(name, tensor.detach())
+        sources[name] = ConstantSource(f"autokernel_{name}")
+        with fx.inserting_before(first):
+            node.replace_all_uses_with(fx.get_attr(name))
+        fx.erase_node(node)
+    for node in fx.nodes:
+        node.meta = {key: value for key, value in node.meta.items() if key in ("stack_trace", "nn_module_stack")}
+    for node, original in zip(inputs, originals):
+        node.meta = {**original.meta}
+        if hasattr(original, "_dynamo_source"):
+            node._dynamo_source = original._dynamo_source
+    module.meta = dict(gm.meta)
+    if hasattr(gm, "_param_name_to_source"):
+        module._param_name_to_source = sources
+    fx.lint()
+    module.recompile()
+    return module

@@ -1,0 +1,223 @@
+"""The verb `verify`: is the model with its kernels put back right, are they really called, and is it faster?"""
+
+import functools
+import math
+import os
+
+import torch
+
+from autokernel import dynamo, paired, parity, runtime
+from autokernel.capture import first_line
+from autokernel.graph_json import write_json
+
+SCHEMA = "autokernel.verification/1"
+BASELINES = ("eager", "torch.compile", "replacement_off")
+_SEEDS = (101, 202)  # of the input sets beside the model's own
+_MAXIMUM_S = 90.0  # of one interleaved measurement
+_MAXIMUM_TRIALS = 6  # kernels that are taken out on trial
+
+
+def verify(session, arguments, progress):
+    """Write and return the verification of a run's bundles in the loaded model (docs/formats/verification.md)."""
+    verification = Verification(session.require_loaded(), arguments["run"], arguments.get("rounds") or 20, progress)
+    with torch._dynamo.config.patch(recompile_limit=64, accumulated_recompile_limit=1024):
+        result = verification.run(list(arguments.get("exclude") or ()))
+    if arguments.get("path"):
+        os.makedirs(os.path.dirname(os.path.abspath(arguments["path"])), exist_ok=True)
+        write_json(arguments["path"], result)
+    return result
+
+
+class Variant:
+    """The model compiled with the run's kernels, but for some."""
+
+    def __init__(self, loaded, run, exclude, **options):
+        self.exclude = list(exclude)
+        self.report = dynamo.Report()
+        compiler = functools.partial(dynamo.backend, report=self.report)
+        self.call = torch.compile(entry_of(loaded.model), backend=compiler, dynamic=False, options={"run": run, "exclude": self.exclude, **options})
+
+    def tasks(self):
+        """Ids of the tasks whose kernels are in it, the one that saves least first."""
+        saved = {}
+        for entry in self.report.replaced:
+            saved[entry["task"]] = saved.get(entry["task"], 0.0) + entry["baseline_us"] - entry["us"]
+        return sorted(saved, key=saved.get)
+
+
+def entry_of(model):
+    """A function that calls the model, with a code object of its own: what Dynamo compiled for another is not looked at."""
+    scope = {"model": model}
+    exec("def entry(*args, **kwargs):\n    return model(*args, **kwargs)\n", scope)
+    return scope["entry"]
+
+
+class Verification:
+    """One run's bundles in one model."""
+
+    def __init__(self, loaded, run, rounds, progress):
+        self.loaded = loaded
+        self.directory = run
+        self.rounds = rounds
+        self.progress = progress
+        self.errors = {}
+        self.inputs = [(loaded.args, loaded.kwargs)] + [parity.other_inputs((loaded.args, loaded.kwargs), seed) for seed in _SEEDS]
+        self.eager_outputs, self.references = [], []
+
+    def run(self, exclude):
+        self.progress("Computing the model in float64")
+        self._make_references()
+        self.progress("Compiling the baselines")
+        baselines = self._baselines()
+        self.progress("Putting the kernels into the model")
+        ours = self._variant(exclude)
+        comparison = self._compare(ours)
+        ours, comparison, taken_out = self._take_out(ours, comparison, baselines)
+        self.progress("Measuring end to end")
+        samples = self._measure({**baselines, "autokernel": ours.call})
+        return self._result(ours, comparison, taken_out, samples, baselines)
+
+    # --- what is compared
+
+    def _call(self, function, inputs):
+        args, kwargs = inputs
+        with self.loaded.no_gradients():
+            return function(*args, **kwargs)
+
+    def _variant(self, exclude, **options):
+        variant = Variant(self.loaded, self.directory, exclude, **options)
+        self._call(variant.call, self.inputs[0])
+        return variant
+
+    def _baselines(self):
+        """{name: function}, compiled; what cannot be compiled is in `errors`."""
+        made = {"eager": self.loaded.model}
+        try:
+            made["torch.compile"] = torch.compile(entry_of(self.loaded.model), dynamic=False)
+            self._call(made["torch.compile"], self.inputs[0])
+        except Exception as error:
+            del made["torch.compile"]
+            self.errors["torch.compile"] = first_line(error)
+        made["replacement_off"] = self._variant([], replace="none").call
+        return made
+
+    def _measure(self, functions):
+        calls = {name: functools.partial(self._call, function, self.inputs[0]) for name, function in functions.items()}
+        for call in calls.values():
+            call()
+        return paired.interleaved(calls, self.rounds, _MAXIMUM_S)
+
+    # --- parity
+
+    def _make_references(self):
+        try:
+            twin = parity.float64_twin(entry_of(self.loaded.model))
+            self.references = [self._call(twin, inputs) for inputs in self.inputs]
+        except Exception as error:
+            self.errors["float64"] = first_line(error)
+        self.eager_outputs = [self._call(self.loaded.model, inputs) for inputs in self.inputs]
+
+    def _compare(self, variant):
+        comparison = parity.Comparison()
+        if not self.references:
+            comparison.problems.append(f"the model cannot be computed in float64: {self.errors['float64']}")
+            return comparison
+        for inputs, eager, reference in zip(self.inputs, self.eager_outputs, self.references):
+            comparison.add(self._call(variant.call, inputs), eager, reference)
+        return comparison
+
+    # --- kernels that do not pay
+
+    def _take_out(self, ours, comparison, baselines):
+        """Take kernels out while the model is wrong or does not gain by them: (variant, its comparison, [{"task", "reason"}])."""
+        taken_out, trials = [], 0
+        while ours.tasks() and trials < _MAXIMUM_TRIALS:
+            gain = self._gain(baselines["replacement_off"], ours.call)
+            if comparison.holds and gain[1] > 1.0:
+                break
+            better = None
+            for task in ours.tasks():
+                trials += 1
+                self.progress(f"Trying without the kernel of {task}", trials, _MAXIMUM_TRIALS)
+                better = self._better_without(task, ours, comparison)
+                if better is not None or trials == _MAXIMUM_TRIALS:
+                    break
+            if better is None:
+                break
+            ours, comparison, reason = better
+            taken_out.append({"task": task, "reason": reason})
+        return ours, comparison, taken_out
+
+    def _better_without(self, task, ours, comparison):
+        without = self._variant([*ours.exclude, task])
+        compared = self._compare(without)
+        if compared.holds and not comparison.holds:
+            return without, compared, "the model's error was too large with it"
+        faster = self._gain(ours.call, without.call)
+        if comparison.holds and compared.holds and faster[1] > 1.0:
+            return without, compared, f"the model is {100 * (faster[0] - 1):.1f} % faster without it"
+        return None
+
+    def _gain(self, baseline, function):
+        samples = self._measure({"baseline": baseline, "function": function})
+        return paired.speedup(samples["baseline"], samples["function"])
+
+    # --- the result
+
+    def _result(self, ours, comparison, taken_out, samples, baselines):
+        replaced = self._replaced(ours)
+        return {
+            "schema": SCHEMA, "torch": torch.__version__.split("+")[0], "threads": torch.get_num_threads(), "rounds": len(samples["autokernel"]),
+            "median_us": _us(samples["autokernel"]), "vs": self._versus(samples, baselines),
+            "max_error_over_eager_error": _finite(comparison.max_ratio), "norm_error_over_eager_error": _finite(comparison.norm_ratio),
+            "parity": comparison.holds, "parity_problems": sorted(set(comparison.problems)), "input_sets": len(self.inputs),
+            "engaged": all(entry["calls_per_forward"] == entry["regions"] for entry in replaced),
+            "replaced": replaced, "regions_left": _counted(ours.report.left), "graphs": ours.report.graphs,
+            "graphs_to_inductor": sorted(set(ours.report.fallbacks)), "excluded": [t for t in ours.exclude if t not in {e["task"] for e in taken_out}],
+            "taken_out": taken_out,
+        }
+
+    def _versus(self, samples, baselines):
+        versus = {}
+        for name in BASELINES:
+            if name not in baselines:
+                versus[name] = {"error": self.errors[name]}
+                continue
+            middle, low, high = paired.speedup(samples[name], samples["autokernel"])
+            versus[name] = {"speedup": middle, "ci_low": low, "ci_high": high, "median_us": _us(samples[name])}
+        return versus
+
+    def _replaced(self, ours):
+        """One entry a task: its regions, how often one forward calls them, and at which shapes."""
+        before = {entry["instance"]: runtime.calls(entry["instance"]) for entry in ours.report.replaced}
+        self._call(ours.call, self.inputs[0])
+        called = {instance: runtime.calls(instance) - count for instance, count in before.items()}
+        entries = {}
+        for region in ours.report.replaced:
+            entry = entries.setdefault(region["task"], {"task": region["task"], "family": region["family"], "regions": 0, "calls_per_forward": 0,
+                                                        "shapes": [], "us_saved": 0.0, "nodes": []})
+            entry["regions"] += 1
+            calls = called.pop(region["instance"], 0)  # equal call sites share an instance
+            entry["calls_per_forward"] += calls
+            entry["us_saved"] += calls * (region["baseline_us"] - region["us"])
+            entry["nodes"].append(region["node"])
+            if region["inputs"] not in entry["shapes"]:
+                entry["shapes"].append(region["inputs"])
+        return sorted(entries.values(), key=lambda entry: -entry["us_saved"])
+
+
+def _us(seconds):
+    return 1e6 * paired.median(seconds)
+
+
+def _finite(value):
+    return value if math.isfinite(value) else None
+
+
+def _counted(left):
+    """Regions that were matched and not replaced, by family and reason."""
+    counts = {}
+    for region in left:
+        key = (region["family"], region["task"], region["reason"])
+        counts[key] = counts.get(key, 0) + 1
+    return [{"family": family, "task": task, "reason": reason, "regions": count} for (family, task, reason), count in counts.items()]

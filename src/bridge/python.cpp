@@ -1,0 +1,24 @@
+// The three places, in order.
+#include "bridge/python.h"
+
+#include <cstdlib>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/process.h"
+
+namespace ak::bridge {
+
+std::filesystem::path find_python() {
+  if (const char* named = std::getenv("AUTOKERNEL_PYTHON"); named != nullptr && *named != '\0') {
+    if (const auto program = find_program(named)) return *program;
+    throw Error("AUTOKERNEL_PYTHON is '" + std::string(named) + "', which is no program",
+                "set it to a Python 3.10 or newer that has PyTorch, or unset it");
+  }
+  if (const auto program = find_program(cache_directory() / "venv" / "bin" / "python")) return *program;
+  if (const auto program = find_program("python3")) return *program;
+  throw Error("there is no Python: neither " + (cache_directory() / "venv").string() + " nor python3 on PATH",
+              "install Python 3.10 or newer with PyTorch (pip install torch), or set AUTOKERNEL_PYTHON to one");
+}
+
+}  // namespace ak::bridge

@@ -1,0 +1,38 @@
+/* The C API of libautokernel.so: matching, opening finished kernels, and the PyTorch operator that calls them. */
+#pragma once
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define AK_API __attribute__((visibility("default")))
+
+/* Text in, text out: JSON, freed by the caller with ak_free. Nothing throws; null or -1 is an error, and ak_last_error() of the same
+   thread has its text. Formats: docs/formats/bundle.md. */
+
+/// Match the families' patterns in a graph: {"regions": [...]}.
+AK_API char* ak_match(const char* graph_json, const char* patterns_json, const char* families_directory);
+
+/// Make a bundle's kernel ready for one call site. The number depends on the content of the bundle and of call_json alone, so compiled code
+/// that names it may be cached across processes.
+AK_API int64_t ak_open(const char* bundle_directory, const char* call_json);
+
+/// Give torch.ops.autokernel.call1 ... call8 their CPU implementation, through PyTorch's C shim in this process. 0, or -1.
+AK_API int ak_register(void);
+
+/// How often the instance was called; -1 where there is none.
+AK_API int64_t ak_calls(int64_t instance);
+
+/// Undo one ak_open.
+AK_API void ak_close(int64_t instance);
+
+/// The text of this thread's last error; valid until its next call.
+AK_API const char* ak_last_error(void);
+
+AK_API void ak_free(char* text);
+
+#ifdef __cplusplus
+}
+#endif

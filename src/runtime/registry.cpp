@@ -1,0 +1,108 @@
+// Opens bundles, and keeps what is open.
+#include "runtime/registry.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/hash.h"
+#include "kernel/kernel_file.h"
+#include "kernel/launch_plan.h"
+#include "kernel/task.h"
+
+namespace ak::runtime {
+namespace {
+
+using std::filesystem::path;
+
+/// What bundle.json says.
+struct Bundle {
+  path directory;
+  kernel::Task task;
+  std::string kernel_file, module;
+  kernel::Point point;
+};
+
+Bundle read_bundle(const path& directory) try {
+  const Json json = read_json(directory / "bundle.json");
+  if (json.at("schema") != "autokernel.bundle/1") throw Error(directory.string() + " is of a format that this runtime does not know");
+  if (json.at("backend") != "cpu") throw Error(directory.string() + " is for " + json.at("backend").get<std::string>() + ", not for the CPU");
+  return {directory, kernel::task_from_json(json.at("task")), json.at("kernel_file"), json.at("module"), json.at("point")};
+} catch (const Json::exception& error) {
+  throw Error((directory / "bundle.json").string() + ": " + error.what(), "export the run again");
+}
+
+/// Strides of dims of size 1 may be anything.
+bool same_strides(const kernel::Task& task, const kernel::Binding& a, const kernel::Binding& b) {
+  return std::ranges::all_of(task.tensors, [&](const kernel::Tensor& tensor) {
+    if (tensor.absent) return true;
+    const auto shape = task.shape(tensor, a), left = task.strides(tensor, a), right = task.strides(tensor, b);
+    for (size_t i = 0; i < shape.size(); ++i) {
+      if (shape[i] != 1 && left[i] != right[i]) return false;
+    }
+    return true;
+  });
+}
+
+/// The module may have been compiled for the shapes of its task, so no others will do.
+void require_in_workload(const Bundle& bundle, const kernel::Binding& binding) {
+  const bool found = std::ranges::any_of(bundle.task.workload, [&](const kernel::Binding& known) {
+    return known.dims == binding.dims && same_strides(bundle.task, known, binding);
+  });
+  if (!found) throw Error("the kernel of " + bundle.directory.string() + " was not made for these dims and strides");
+}
+
+std::vector<std::string> weights_of(const kernel::Task& task) {
+  std::vector<std::string> names;
+  for (const kernel::Tensor& tensor : task.tensors) {
+    if (tensor.role == kernel::Role::weight && !tensor.absent) names.push_back(tensor.name);
+  }
+  return names;
+}
+
+/// A positive number that is the same in every process for the same bundle and call.
+int64_t number_of(const Bundle& bundle, const std::string& call_json) {
+  std::string content = read_file(bundle.directory / "bundle.json");
+  content += content_hash(read_file(bundle.directory / bundle.kernel_file)) + content_hash(read_file(bundle.directory / bundle.module));
+  return static_cast<int64_t>(std::stoull(short_hash(content + call_json, 15), nullptr, 16));
+}
+
+std::shared_ptr<Instance> make_instance(const Bundle& bundle, const std::string& call_json, int64_t workers) {
+  CallSite site = parse_call_site(call_json);
+  require_in_workload(bundle, site.binding);
+  const auto file = kernel::KernelFile::read(bundle.directory / bundle.kernel_file);
+  auto plan = kernel::make_concrete(file, bundle.task, site.binding, bundle.point, {{"workers", workers}});
+  auto module = std::make_unique<KernelModule>((bundle.directory / bundle.module).string());
+  return std::make_shared<Instance>(std::move(site), std::move(plan), std::move(module), workers, weights_of(bundle.task));
+}
+
+}  // namespace
+
+int64_t Registry::open(const std::string& bundle_directory, const std::string& call_json, int64_t workers) {
+  const Bundle bundle = read_bundle(bundle_directory);
+  const int64_t number = number_of(bundle, call_json);
+  const std::unique_lock lock(mutex_);
+  if (const auto found = entries_.find(number); found != entries_.end()) {
+    ++found->second.users;
+    return number;
+  }
+  entries_[number] = {make_instance(bundle, call_json, workers), 1};
+  return number;
+}
+
+std::shared_ptr<Instance> Registry::find(int64_t number) const {
+  const std::shared_lock lock(mutex_);
+  const auto found = entries_.find(number);
+  return found == entries_.end() ? nullptr : found->second.instance;
+}
+
+void Registry::close(int64_t number) {
+  const std::unique_lock lock(mutex_);
+  const auto found = entries_.find(number);
+  if (found != entries_.end() && --found->second.users == 0) entries_.erase(found);
+}
+
+}  // namespace ak::runtime

@@ -1,0 +1,91 @@
+// Bundles that cannot be opened say why.
+#include "runtime/registry.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "runtime/call_site.h"
+
+namespace ak::runtime {
+namespace {
+
+using testing::HasSubstr;
+
+const Json task = Json::parse(R"({"schema": "autokernel.task/1", "id": "copy_00000000", "family": "copy", "spelling": "s", "dtype": "float32",
+  "tensors": [{"name": "x", "role": "data", "dtype": "float32", "shape": ["N"]}, {"name": "out", "role": "output", "dtype": "float32", "shape": ["N"]}],
+  "scalars": {}, "options": {}, "workload": [{"dims": {"N": 12}, "strides": {"x": [1], "out": [1]}, "calls": 1}], "sweep": [], "edges": [],
+  "stability": [], "tolerance": {"k": 16}, "flops": "N", "bytes": "8*N", "reference": {"kind": "family", "family": "copy", "function": "reference"}})");
+
+Json call(int64_t n, int64_t stride) {
+  return {{"inputs", {{{"name", "x"}, {"dtype", "float32"}, {"shape", {n}}, {"strides", {stride}}}}},
+          {"outputs", {{{"name", "out"}, {"dtype", "float32"}, {"shape", {n}}, {"strides", {1}}}}},
+          {"dims", {{"N", n}}},
+          {"strides", {{"x", {stride}}, {"out", {1}}}}};
+}
+
+class RegistryTest : public testing::Test {
+ protected:
+  void write_bundle(const std::string& schema, const std::string& backend) {
+    write_json(directory_.path() / "bundle.json", {{"schema", schema}, {"task", task}, {"kernel_file", "kernel.cpp"}, {"module", "kernel.so"},
+                                                   {"backend", backend}, {"point", Json::object()}});
+    write_file(directory_.path() / "kernel.cpp", "/*autokernel\nfamily = \"copy\"\nbackend = \"cpu\"\n[[launch]]\nkernel = \"f\"\ngrid = [\"1\"]\nargs = []\n*/\n");
+    write_file(directory_.path() / "kernel.so", "no ELF");
+  }
+  std::string error_of(const Json& call_json) {
+    try {
+      registry_.open(directory_.path().string(), call_json.dump(), 2);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+  TemporaryDirectory directory_{"registry"};
+  Registry registry_;
+};
+
+TEST_F(RegistryTest, a_directory_without_a_bundle) { EXPECT_THAT(error_of(call(12, 1)), HasSubstr("bundle.json")); }
+
+TEST_F(RegistryTest, another_format) {
+  write_bundle("autokernel.bundle/9", "cpu");
+  EXPECT_THAT(error_of(call(12, 1)), HasSubstr("format"));
+}
+
+TEST_F(RegistryTest, another_backend) {
+  write_bundle("autokernel.bundle/1", "cuda");
+  EXPECT_THAT(error_of(call(12, 1)), HasSubstr("cuda"));
+}
+
+TEST_F(RegistryTest, dims_and_strides_that_the_task_lacks) {
+  write_bundle("autokernel.bundle/1", "cpu");
+  EXPECT_THAT(error_of(call(13, 1)), HasSubstr("not made for these dims and strides"));
+  EXPECT_THAT(error_of(call(12, 2)), HasSubstr("not made for these dims and strides"));
+}
+
+TEST_F(RegistryTest, a_module_that_the_loader_refuses) {
+  write_bundle("autokernel.bundle/1", "cpu");
+  EXPECT_THAT(error_of(call(12, 1)), HasSubstr("cannot load kernel"));
+}
+
+TEST_F(RegistryTest, a_number_that_is_not_open) {
+  EXPECT_EQ(registry_.find(7), nullptr);
+  registry_.close(7);
+}
+
+TEST(CallSite, what_is_missing_or_inconsistent_is_an_error) {
+  EXPECT_THROW(parse_call_site("{"), Error);
+  EXPECT_THROW(parse_call_site("{}"), Error);
+  Json ragged = call(12, 1);
+  ragged["inputs"][0]["strides"] = {1, 1};
+  EXPECT_THROW(parse_call_site(ragged.dump()), Error);
+  Json unknown = call(12, 1);
+  unknown["inputs"][0]["dtype"] = "float7";
+  EXPECT_THROW(parse_call_site(unknown.dump()), Error);
+}
+
+}  // namespace
+}  // namespace ak::runtime
