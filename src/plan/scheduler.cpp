@@ -92,7 +92,13 @@ const Scheduler::Entry& Scheduler::entry(const std::string& task) const {
 
 Scheduler::Entry& Scheduler::entry(const std::string& task) { return const_cast<Entry&>(std::as_const(*this).entry(task)); }
 
-void Scheduler::update(const store::TaskState& state) { entry(state.id).state = state; }
+void Scheduler::update(const store::TaskState& state) {
+  Entry& updated = entry(state.id);
+  updated.state = {state.id, state.family, state.share_percent, state.baseline, state.incumbent, {}, state.moved_on};
+  updated.trials = static_cast<int64_t>(state.trials.size());
+  updated.since_kept = 0;
+  for (auto trial = state.trials.rbegin(); trial != state.trials.rend() && trial->verdict != "kept"; ++trial) ++updated.since_kept;
+}
 
 void Scheduler::charge(const std::string& task, double seconds) {
   Entry& charged = entry(task);
@@ -107,15 +113,9 @@ void Scheduler::reopen(const std::string& task) {
   Entry& reopened = entry(task);
   ++reopened.visits;
   reopened.state.moved_on.reset();
-  reopened.trials_at_visit = static_cast<int64_t>(reopened.state.trials.size());
+  reopened.trials_at_visit = reopened.trials;
   reopened.seconds_at_visit = reopened.seconds_spent;
   reopened.experiments_at_visit = reopened.experiments_spent;
-}
-
-int64_t Scheduler::since_kept(const Entry& entry) const {
-  int64_t count = 0;
-  for (auto trial = entry.state.trials.rbegin(); trial != entry.state.trials.rend() && trial->verdict != "kept"; ++trial) ++count;
-  return count;
 }
 
 int64_t Scheduler::patience(const Entry& entry) const {
@@ -148,7 +148,7 @@ Standing Scheduler::standing(const Entry& entry) const {
   const double forward_us_per_us = eager > 0 ? entry.facts.us_per_forward / eager : 0;
   const double gap_us =
       eager > 0 ? std::max(0.0, result.best_us - result.floor_us) * forward_us_per_us : unknown_floor * entry.facts.us_per_forward;
-  const double fading = 1 + static_cast<double>(since_kept(entry));
+  const double fading = 1 + static_cast<double>(entry.since_kept);
   result.expected_gain_us = first_closing * gap_us / fading * likelihood(state);
   result.seconds_per_experiment = seconds_per_experiment(entry);
   result.gain_per_minute = result.expected_gain_us * 1e-6 * 60 / result.seconds_per_experiment;
@@ -196,8 +196,8 @@ std::optional<MoveOn> Scheduler::move_on(const std::string& task) const {
     return MoveOn{Reason::roofline,
                   fmt::format("roofline: {:.0f} % of the floor", 100 * state.baseline->floor_us / state.incumbent->median_us)};
   }
-  const auto trials = static_cast<int64_t>(state.trials.size());
-  const int64_t idle = std::min(since_kept(present), trials - present.trials_at_visit);
+  const int64_t trials = present.trials;
+  const int64_t idle = std::min(present.since_kept, trials - present.trials_at_visit);
   if (idle >= patience(present)) return MoveOn{Reason::plateau, fmt::format("plateau: {} trials without a keep", idle)};
   if (state.baseline && trials - present.trials_at_visit >= rules_.hopeless_trials << std::min(present.visits, 8)) {
     if (!state.incumbent) return MoveOn{Reason::hopeless, fmt::format("hopeless: none of {} trials was right", trials)};

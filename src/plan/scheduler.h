@@ -108,7 +108,8 @@ class Scheduler {
  private:
   struct Entry {
     TaskFacts facts;
-    store::TaskState state;
+    store::TaskState state;  // without its trials, which may be many; what counts of them:
+    int64_t trials = 0, since_kept = 0;
     int visits = 0;
     int64_t trials_at_visit = 0;
     double seconds_spent = 0, seconds_at_visit = 0;
@@ -124,7 +125,6 @@ class Scheduler {
   Standing standing(const Entry& entry) const;
   double seconds_per_experiment(const Entry& entry) const;
   double fair_share(const Entry& entry) const;
-  int64_t since_kept(const Entry& entry) const;
   int64_t patience(const Entry& entry) const;
   bool over_budget(const Entry& entry) const;
 

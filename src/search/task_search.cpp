@@ -114,15 +114,14 @@ BenchResult TaskSearch::bench_edited(const std::string& kernel_text, const std::
   look_at(std::move(file));
   BenchResult result;
   result.steps.push_back(run({defaults, "hand", note, std::nullopt}));
-  for (int i = 0; i < tune; ++i) {
+  for (int i = 0; i < tune && result.steps.back().trial; ++i) {
     auto step = tune_once(note);
     if (!step) break;
     result.steps.push_back(std::move(*step));
   }
-  if (!result.kept()) {
-    run_.revert(task_.id);
-    look_at(std::move(before));
-  }
+  if (result.kept()) return result;
+  if (result.steps.back().trial) run_.revert(task_.id);  // else it was not judged to its end, and is not the edit's fault
+  look_at(std::move(before));
   return result;
 }
 

@@ -170,6 +170,20 @@ TEST_F(TaskSearchTest, AnEditThatIsWrongOrSlowerIsPutBack) {
   EXPECT_EQ(run.state(id).trials.size(), 3u);
 }
 
+TEST_F(TaskSearchTest, AnEditIsNotPutBackWhereTheEnvironmentFailed) {
+  store::Run run = new_run();
+  FakeJudge judge(cost_of);
+  TaskSearch search(run, judge, id, settings());
+  search.run(*search.propose());
+  write_file(run.kernel_path(id), faster_text());
+  judge.environment_failures = 2;
+  const BenchResult result = search.bench_edited(faster_text(), "an edit", 5);
+  EXPECT_EQ(result.result().judgement.verdict, judge::Verdict::failed_environment);
+  EXPECT_EQ(result.steps.size(), 1u);
+  EXPECT_EQ(read_file(run.kernel_path(id)), faster_text());
+  EXPECT_EQ(run.state(id).trials.size(), 1u);
+}
+
 TEST_F(TaskSearchTest, TuningAnEditTurnsItsTunablesBeforeItIsGivenUp) {
   store::Run run = new_run();
   // The edit is slower at its defaults, and faster at ROWS 4.
