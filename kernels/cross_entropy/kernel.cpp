@@ -41,7 +41,9 @@ name = "skip the maximum"
 tier = 6
 when = "V > 1024"
 gain = "one of two passes over the first cache"
-text = "Keep the running maximum of the chunks before, and look for a larger one while summing: only where the sum of a chunk overflows or is not finite has it to be done again. The result must not depend on which way was taken by more than rounding."
+text = """
+Keep the running maximum of the chunks before, and look for a larger one while summing: only where the sum of a chunk overflows or
+is not finite has it to be done again. The result must not depend on which way was taken by more than rounding."""
 [[recipe]]
 name = "cheaper exponential"
 tier = 3
@@ -53,7 +55,9 @@ name = "split the row"
 tier = 4
 when = "M < workers"
 gain = "up to the number of idle threads"
-text = "With fewer rows than threads give a block a part of a row, write maximum and sum of each part to scratch, and merge them in the second launch. The number of parts must not depend on the number of threads."
+text = """
+With fewer rows than threads give a block a part of a row, write maximum and sum of each part to scratch, and merge them in the
+second launch. The number of parts must not depend on the number of threads."""
 */
 #include <autokernel/cpu.h>
 
@@ -68,14 +72,13 @@ struct Part {
   double sum;
 };
 
-float exp_one(float x) {
-  return ak::exp<W>(ak::splat<W>(x))[0];
-}
+float exp_one(float x) { return ak::exp<W>(ak::splat<W>(x))[0]; }
 
 /// The maximum of a chunk, and the sum of its exponentials relative to it.
 Part sum_chunk(const T* x, int64_t count, const T* next) {
   const float top = ak::fold_terms<W, UNROLL>(
-      count, -infinity, [&](int64_t i) { return ak::load<W>(x + i); }, [&](int64_t i, int64_t n) { return ak::load_first<W>(x + i, n, -infinity); },
+      count, -infinity, [&](int64_t i) { return ak::load<W>(x + i); },
+      [&](int64_t i, int64_t n) { return ak::load_first<W>(x + i, n, -infinity); },
       [](auto v, auto so_far) { return v > so_far ? v : so_far; });  // a NaN is lost here, and comes back through the sum
   const float pivot = top == -infinity ? 0.0f : top;
   const double sum = ak::sum_terms<W, UNROLL>(
@@ -123,9 +126,9 @@ float loss_of(const T* x, int64_t V, int64_t target, float smoothing, const T* n
 
 }  // namespace
 
-void cross_entropy_rows(int64_t block, int64_t worker, void* scratch, const T* logits, const int64_t* targets, T* losses, float* sums, int64_t M,
-                        int64_t V, int64_t row_step, int64_t column_step, int64_t target_step, int64_t loss_step, int64_t ignore_index,
-                        float smoothing) {
+void cross_entropy_rows(int64_t block, int64_t worker, void* scratch, const T* logits, const int64_t* targets, T* losses, float* sums,
+                        int64_t M, int64_t V, int64_t row_step, int64_t column_step, int64_t target_step, int64_t loss_step,
+                        int64_t ignore_index, float smoothing) {
   const int64_t end = (block + 1) * ROWS < M ? (block + 1) * ROWS : M;
   for (int64_t row = block * ROWS; row < end; ++row) {
     const int64_t target = targets[row * target_step];

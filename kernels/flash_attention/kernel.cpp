@@ -48,13 +48,17 @@ name = "blocks for the caches"
 tier = 1
 when = "1"
 gain = "10 %"
-text = "Scores of a group (GROUP * BLOCK_L floats) should fit into L1, a block of k and v (2 * BLOCK_L * D floats) into L2; a taller BLOCK_S reads k and v less often, a shorter one wastes less on the diagonal and balances better."
+text = """
+Scores of a group (GROUP * BLOCK_L floats) should fit into L1, a block of k and v (2 * BLOCK_L * D floats) into L2; a taller BLOCK_S \
+reads k and v less often, a shorter one wastes less on the diagonal and balances better."""
 [[recipe]]
 name = "read v in place"
 tier = 2
 when = "D % 16 == 0"
 gain = "3 %"
-text = "float32 rows of v need no copy if their pitch is not a multiple of 1 KB; otherwise COPY_V = 1 or PACK = 1 keeps them from falling into the same sets of L1."
+text = """
+float32 rows of v need no copy if their pitch is not a multiple of 1 KB; otherwise COPY_V = 1 or PACK = 1 keeps them from falling into \
+the same sets of L1."""
 [[recipe]]
 name = "shape of the micro-tiles"
 tier = 3
@@ -66,18 +70,23 @@ name = "skip the correction"
 tier = 4
 when = "L > BLOCK_L"
 gain = "3 %"
-text = "Rescale the result only where the maximum of a row grew by more than 8, and keep the old maximum until then: the sum stays below 2^12 times too large, which float holds."
+text = """
+Rescale the result only where the maximum of a row grew by more than 8, and keep the old maximum until then: the sum stays below 2^12 \
+times too large, which float holds."""
 [[recipe]]
 name = "split the keys for one query"
 tier = 6
 when = "S < BLOCK_S && B*H < 2*workers"
 gain = "up to the number of workers"
-text = "With few queries and heads there are fewer blocks than workers: give each block a fixed part of the keys, keep (maximum, sum, result) of each part in a scratch, and merge them in a second launch in a fixed order."
+text = """
+With few queries and heads there are fewer blocks than workers: give each block a fixed part of the keys, keep (maximum, sum, result) of \
+each part in a scratch, and merge them in a second launch in a fixed order."""
 */
 #include <autokernel/gemm.h>
 
-// A block is BLOCK_S queries of one head. It goes through the keys BLOCK_L at a time, and there through its queries GROUP at a time: scores by a
-// product with packed keys, softmax with a running maximum and sum, and a product with v that is added to the result so far. Keys that no query of the block may see are left out.
+// A block is BLOCK_S queries of one head. It goes through the keys BLOCK_L at a time, and there through its queries GROUP at a time: scores
+// by a product with packed keys, softmax with a running maximum and sum, and a product with v that is added to the result so far. Keys that
+// no query of the block may see are left out.
 
 constexpr int W = ak::native_lanes;
 constexpr int panel = 16 * KEY_COLS;
@@ -87,8 +96,9 @@ constexpr float infinity = __builtin_inff();
 inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 inline int64_t align16(int64_t n) { return (n + 15) / 16 * 16; }
 
-void pack_keys_and_values(int64_t block, int64_t, void*, const T* k, const T* v, float* keys, float* values, int64_t G, int64_t L, int64_t D,
-                          int64_t k_b, int64_t k_g, int64_t k_l, int64_t k_d, int64_t v_b, int64_t v_g, int64_t v_l, int64_t v_d) {
+void pack_keys_and_values(int64_t block, int64_t, void*, const T* k, const T* v, float* keys, float* values, int64_t G, int64_t L,
+                          int64_t D, int64_t k_b, int64_t k_g, int64_t k_l, int64_t k_d, int64_t v_b, int64_t v_g, int64_t v_l,
+                          int64_t v_d) {
   const int64_t panels = (L + panel - 1) / panel;
   const int64_t head = block / panels, first = block % panels * panel;
   const int64_t b = head / G, g = head % G, count = least(panel, L - first);
@@ -187,17 +197,17 @@ inline void add_values(const float* weights, int64_t weights_row, int64_t rows, 
                        int64_t result_row, int64_t width, bool resume) {
   int64_t d = 0;
   for (; d + columns * 16 <= width; d += columns * 16) {
-    ak::multiply_strip<OUT_ROWS * OUT_COLS / columns, columns * 16 / W>(weights, weights_row, rows, v + d, v_row, depth, result + d, result_row,
-                                                                        resume, [](int64_t, int64_t) {});
+    ak::multiply_strip<OUT_ROWS * OUT_COLS / columns, columns * 16 / W>(weights, weights_row, rows, v + d, v_row, depth, result + d,
+                                                                        result_row, resume, [](int64_t, int64_t) {});
   }
   if constexpr (columns > 1) {
     if (d < width) add_values<columns / 2>(weights, weights_row, rows, v + d, v_row, depth, result + d, result_row, width - d, resume);
   }
 }
 
-void attention(int64_t block, int64_t, void* scratch, const T* q, const T* k, const T* v, const T* mask, const T_bool_mask* bool_mask, T* out,
-               const float* keys, const float* values, int64_t packed, int64_t H, int64_t G, int64_t S, int64_t L, int64_t D, float scale,
-               int64_t q_b, int64_t q_h, int64_t q_s, int64_t q_d, int64_t k_b, int64_t k_g, int64_t k_l, int64_t k_d,
+void attention(int64_t block, int64_t, void* scratch, const T* q, const T* k, const T* v, const T* mask, const T_bool_mask* bool_mask,
+               T* out, const float* keys, const float* values, int64_t packed, int64_t H, int64_t G, int64_t S, int64_t L, int64_t D,
+               float scale, int64_t q_b, int64_t q_h, int64_t q_s, int64_t q_d, int64_t k_b, int64_t k_g, int64_t k_l, int64_t k_d,
                int64_t v_b, int64_t v_g, int64_t v_l, int64_t v_d, int64_t out_b, int64_t out_h, int64_t out_s, int64_t out_d,
                int64_t mask_b, int64_t mask_h, int64_t mask_s, int64_t mask_l) {
   const int64_t blocks = (S + BLOCK_S - 1) / BLOCK_S;
@@ -255,8 +265,8 @@ void attention(int64_t block, int64_t, void* scratch, const T* q, const T* k, co
       const int64_t group = least(GROUP, rows - top);
       float* so_far = result + top * result_row;
       for (int64_t l = 0; l < count; l += panel) {
-        ak::multiply_strip<KEY_ROWS, key_vectors>(of_q.data + top * of_q.row, of_q.row, group, block_keys + l * D, panel, D, scores + l, score_row,
-                                                  false, [](int64_t, int64_t) {});
+        ak::multiply_strip<KEY_ROWS, key_vectors>(of_q.data + top * of_q.row, of_q.row, group, block_keys + l * D, panel, D, scores + l,
+                                                  score_row, false, [](int64_t, int64_t) {});
       }
       for (int64_t r = 0; r < group; ++r) {
         float* row = scores + r * score_row;

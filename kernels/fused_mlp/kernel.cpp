@@ -28,7 +28,7 @@ dtype = "float32"
 shape = ["M * (align(H, 16) + 16)"]
 [scratch.block]
 dtype = "float32"
-shape = ["BLOCK_M * max(UP_PANELS*32*UP_COLS, DOWN_PANELS*16*DOWN_COLS) + BLOCK_M * (min(D, BLOCK_K) + 16) + (PACK ? 0 : BLOCK_K * max(32*UP_COLS, 16*DOWN_COLS))"]
+shape = ["BLOCK_M * (max(UP_PANELS*32*UP_COLS, DOWN_PANELS*16*DOWN_COLS) + min(D, BLOCK_K) + 16) + (PACK ? 0 : BLOCK_K * max(32*UP_COLS, 16*DOWN_COLS))"]
 per_worker = true
 
 [[prepare]]
@@ -57,37 +57,47 @@ name = "narrow blocks for few rows"
 tier = 1
 when = "M <= 16"
 gain = "up to the bandwidth of memory"
-text = "With few rows each launch is one pass over its weights: one panel a block so that every worker has several, PACK = 1 so that the pass is sequential, AHEAD = 8 or 16."
+text = """
+With few rows each launch is one pass over its weights: one panel a block so that every worker has several, PACK = 1 so that the pass is \
+sequential, AHEAD = 8 or 16."""
 [[recipe]]
 name = "keep x in L2"
 tier = 2
 when = "M >= 256"
 gain = "5 %"
-text = "A block of x (BLOCK_M * min(D, BLOCK_K) floats) should fit into half of L2, a panel into a quarter; then raise the panels of a block until x is read from L3 seldom."
+text = """
+A block of x (BLOCK_M * min(D, BLOCK_K) floats) should fit into half of L2, a panel into a quarter; then raise the panels of a block \
+until x is read from L3 seldom."""
 [[recipe]]
 name = "shape of the micro-tiles"
 tier = 3
 when = "1"
 gain = "10 %"
-text = "Keep 20 to 28 accumulators: 2 * UP_COLS * UP_ROWS and DOWN_COLS * DOWN_ROWS. Rows that do not divide M run in slower tiles of 4, 2 and 1."
+text = """
+Keep 20 to 28 accumulators: 2 * UP_COLS * UP_ROWS and DOWN_COLS * DOWN_ROWS. Rows that do not divide M run in slower tiles of 4, 2 and \
+1."""
 [[recipe]]
 name = "one launch for few rows"
 tier = 6
 when = "M * H * 4 <= 1048576"
 gain = "a launch, and the way of the hidden values through L3"
-text = "Where the hidden block fits into L2, a worker can compute a slice of H and at once its part of the down projection; the parts of D must then be added in a fixed order."
+text = """
+Where the hidden block fits into L2, a worker can compute a slice of H and at once its part of the down projection; the parts of D must \
+then be added in a fixed order."""
 [[recipe]]
 name = "keep the hidden values in 16 bits"
 tier = 5
 when = "sizeof(T) == 2"
 gain = "5 %"
-text = "Hidden values are kept in float. PyTorch rounds them to the storage type, so half the traffic is open to an editor who watches the error budget."
+text = """
+Hidden values are kept in float. PyTorch rounds them to the storage type, so half the traffic is open to an editor who watches the error \
+budget."""
 */
 #include <autokernel/activation.h>
 #include <autokernel/gemm.h>
 
-// Two products. The first reads panels in which columns of gate and of up lie side by side, so that one micro-tile holds both factors of its
-// hidden values; the second is a plain product with down. In each, a block is BLOCK_M rows by some panels, BLOCK_K deep at a time.
+// Two products. The first reads panels in which columns of gate and of up lie side by side, so that one micro-tile holds both factors of
+// its hidden values; the second is a plain product with down. In each, a block is BLOCK_M rows by some panels, BLOCK_K deep at a time.
 
 constexpr int W = ak::native_lanes;
 constexpr int half = 16 * UP_COLS;  // columns of gate, and of up, in a panel
@@ -127,8 +137,8 @@ struct Place {
       : m(N_FIRST ? block / blocks_n : block % blocks_m), n(N_FIRST ? block % blocks_n : block / blocks_m) {}
 };
 
-void gated(int64_t block, int64_t, void* scratch, const T* x, const T* gate, const T* up, const T* packed, float* hidden, int64_t M, int64_t H,
-           int64_t D, int64_t x_m, int64_t x_d, int64_t gate_h, int64_t gate_d, int64_t up_h, int64_t up_d) {
+void gated(int64_t block, int64_t, void* scratch, const T* x, const T* gate, const T* up, const T* packed, float* hidden, int64_t M,
+           int64_t H, int64_t D, int64_t x_m, int64_t x_d, int64_t gate_h, int64_t gate_d, int64_t up_h, int64_t up_d) {
   constexpr int64_t block_columns = int64_t{UP_PANELS} * half, sums_row = int64_t{UP_PANELS} * up_width;
   const Place place(block, (M + BLOCK_M - 1) / BLOCK_M, (H + block_columns - 1) / block_columns);
   const int64_t first_m = place.m * BLOCK_M, first_h = place.n * block_columns;
@@ -158,11 +168,14 @@ void gated(int64_t block, int64_t, void* scratch, const T* x, const T* gate, con
       };
       if (PACK) {
         const T* from = packed + (first_h + h) * 2 * D + d * up_width;
-        ak::multiply_strip<UP_ROWS, up_vectors, AHEAD>(of_x.data, of_x.row, count_m, from, up_width, depth, pair, sums_row, d > 0, activate);
+        ak::multiply_strip<UP_ROWS, up_vectors, AHEAD>(of_x.data, of_x.row, count_m, from, up_width, depth, pair, sums_row, d > 0,
+                                                       activate);
       } else {
         const int64_t row = first_h + h;
-        pack_pair(panel, gate + row * gate_h + d * gate_d, up + row * up_h + d * up_d, least(half, count_h - h), depth, gate_h, gate_d, up_h, up_d);
-        ak::multiply_strip<UP_ROWS, up_vectors, AHEAD>(of_x.data, of_x.row, count_m, panel, up_width, depth, pair, sums_row, d > 0, activate);
+        pack_pair(panel, gate + row * gate_h + d * gate_d, up + row * up_h + d * up_d, least(half, count_h - h), depth, gate_h, gate_d,
+                  up_h, up_d);
+        ak::multiply_strip<UP_ROWS, up_vectors, AHEAD>(of_x.data, of_x.row, count_m, panel, up_width, depth, pair, sums_row, d > 0,
+                                                       activate);
       }
     }
     d += depth;
@@ -170,8 +183,8 @@ void gated(int64_t block, int64_t, void* scratch, const T* x, const T* gate, con
 }
 AK_KERNEL(gated)
 
-void project(int64_t block, int64_t, void* scratch, const float* hidden, const T* down, const T* packed, T* out, int64_t M, int64_t D, int64_t H,
-             int64_t down_d, int64_t down_h, int64_t out_m, int64_t out_d) {
+void project(int64_t block, int64_t, void* scratch, const float* hidden, const T* down, const T* packed, T* out, int64_t M, int64_t D,
+             int64_t H, int64_t down_d, int64_t down_h, int64_t out_m, int64_t out_d) {
   constexpr int64_t block_columns = int64_t{DOWN_PANELS} * down_width;
   const Place place(block, (M + BLOCK_M - 1) / BLOCK_M, (D + block_columns - 1) / block_columns);
   const int64_t first_m = place.m * BLOCK_M, first_d = place.n * block_columns;
@@ -200,12 +213,12 @@ void project(int64_t block, int64_t, void* scratch, const float* hidden, const T
       };
       if (PACK) {
         const T* from = packed + (first_d + j) * H + h * down_width;
-        ak::multiply_strip<DOWN_ROWS, down_vectors, AHEAD>(of_hidden, hidden_row(H), count_m, from, down_width, depth, sums + j, block_columns,
-                                                           h > 0, store);
+        ak::multiply_strip<DOWN_ROWS, down_vectors, AHEAD>(of_hidden, hidden_row(H), count_m, from, down_width, depth, sums + j,
+                                                           block_columns, h > 0, store);
       } else {
         ak::pack_panel(panel, down_width, down_width, down + (first_d + j) * down_d + h * down_h, down_d, down_h, columns, depth);
-        ak::multiply_strip<DOWN_ROWS, down_vectors, AHEAD>(of_hidden, hidden_row(H), count_m, panel, down_width, depth, sums + j, block_columns,
-                                                           h > 0, store);
+        ak::multiply_strip<DOWN_ROWS, down_vectors, AHEAD>(of_hidden, hidden_row(H), count_m, panel, down_width, depth, sums + j,
+                                                           block_columns, h > 0, store);
       }
     }
     h += depth;

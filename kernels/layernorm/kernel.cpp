@@ -33,19 +33,25 @@ name = "write past the caches"
 tier = 2
 when = "M * N * sizeof(T) > 8 * l2_bytes"
 gain = "up to a third of the traffic"
-text = "An ordinary store first reads the line that it overwrites. STREAM saves that read, and pays where out is larger than the last cache or is not read next."
+text = """
+An ordinary store first reads the line that it overwrites. STREAM saves that read, and pays where out is larger than the last cache
+or is not read next."""
 [[recipe]]
 name = "mean in float"
 tier = 3
 when = "N <= 1024"
 gain = "a fifth on short rows in the cache"
-text = "The mean is summed in double so that equal values give exactly 0. Sum x - x[0] in float instead, and fall back to the double sum where |x[0] - mean| is over 100 standard deviations."
+text = """
+The mean is summed in double so that equal values give exactly 0. Sum x - x[0] in float instead, and fall back to the double sum
+where |x[0] - mean| is over 100 standard deviations."""
 [[recipe]]
 name = "merge chunks"
 tier = 4
 when = "N * sizeof(T) > l2_bytes"
 gain = "one read of memory instead of two"
-text = "A row larger than the cache is read twice for the moments. Take mean and squares of chunks that stay in the first cache, and merge them by Chan's formula."
+text = """
+A row larger than the cache is read twice for the moments. Take mean and squares of chunks that stay in the first cache, and merge
+them by Chan's formula."""
 [[recipe]]
 name = "the row in registers"
 tier = 6
@@ -66,9 +72,10 @@ struct Moments {
 };
 
 Moments moments(const T* x, int64_t N, float eps) {
-  const double exact = ak::sum_exactly<W, UNROLL>(
-                           N, [&](int64_t i) { return ak::load<W>(x + i); }, [&](int64_t i, int64_t n) { return ak::load_first<W>(x + i, n, 0.0f); }) /
-                       static_cast<double>(N);
+  const double exact =
+      ak::sum_exactly<W, UNROLL>(
+          N, [&](int64_t i) { return ak::load<W>(x + i); }, [&](int64_t i, int64_t n) { return ak::load_first<W>(x + i, n, 0.0f); }) /
+      static_cast<double>(N);
   const float mean = static_cast<float>(exact);
   const float lack = mean - mean == 0 ? static_cast<float>(exact - static_cast<double>(mean)) : 0.0f;
   const auto square = [&](Vec v) {
@@ -82,9 +89,7 @@ Moments moments(const T* x, int64_t N, float eps) {
   return {mean, static_cast<float>(scale), static_cast<float>(-lack * scale)};
 }
 
-Vec normal(Vec v, const Moments& of) {
-  return (v - of.mean) * of.scale + of.shift;
-}
+Vec normal(Vec v, const Moments& of) { return (v - of.mean) * of.scale + of.shift; }
 
 /// out = (x - mean) * scale * weight + bias. `next`, where not null, is fetched into the cache meanwhile.
 void write_row(const T* x, const T* weight, const T* bias, T* out, int64_t N, const Moments& of, const T* next) {
@@ -111,7 +116,8 @@ void write_row(const T* x, const T* weight, const T* bias, T* out, int64_t N, co
 }  // namespace
 
 void layernorm_rows(int64_t block, int64_t worker, void* scratch, const T* x, const T* weight, const T* bias, T* out, int64_t M, int64_t N,
-                    int64_t x_row, int64_t x_column, int64_t weight_step, int64_t bias_step, int64_t out_row, int64_t out_column, float eps) {
+                    int64_t x_row, int64_t x_column, int64_t weight_step, int64_t bias_step, int64_t out_row, int64_t out_column,
+                    float eps) {
   T* const room = static_cast<T*>(scratch);
   T* const out_room = room + N;
   if (HAS_WEIGHT) weight = ak::packed_row(weight, weight_step, N, room + 2 * N);

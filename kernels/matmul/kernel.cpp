@@ -31,21 +31,26 @@ when   = "PACK"
 [[launch]]
 kernel = "matmul"
 grid   = ["cdiv(M, BLOCK_M)", "cdiv(N, PANELS*16*COLS)"]
-args   = ["x", "weight", "packed", "bias", "residual", "out", "M", "N", "K", "x.stride(0)", "x.stride(1)", "weight.stride(0)", "weight.stride(1)",
-          "HAS_BIAS ? bias.stride(0) : 0", "HAS_RESIDUAL ? residual.stride(0) : 0", "HAS_RESIDUAL ? residual.stride(1) : 0", "out.stride(0)", "out.stride(1)"]
+args   = ["x", "weight", "packed", "bias", "residual", "out", "M", "N", "K", "x.stride(0)", "x.stride(1)", "weight.stride(0)",
+          "weight.stride(1)", "HAS_BIAS ? bias.stride(0) : 0", "HAS_RESIDUAL ? residual.stride(0) : 0",
+          "HAS_RESIDUAL ? residual.stride(1) : 0", "out.stride(0)", "out.stride(1)"]
 
 [[recipe]]
 name = "narrow blocks for few rows"
 tier = 1
 when = "M <= 16"
 gain = "up to the bandwidth of memory"
-text = "With few rows the product is one pass over the weight: PANELS = 1 or 2 so that every worker has several blocks, PACK = 1 so that the pass is sequential, AHEAD = 8 or 16."
+text = """
+With few rows the product is one pass over the weight: PANELS = 1 or 2 so that every worker has several blocks, PACK = 1 so that the \
+pass is sequential, AHEAD = 8 or 16."""
 [[recipe]]
 name = "square blocks for many rows"
 tier = 1
 when = "M >= 512"
 gain = "5 %"
-text = "A block of x (BLOCK_M * K floats) should fit into half of L2, a panel (16 * COLS * BLOCK_K floats) into a quarter; shrink BLOCK_K before BLOCK_M."
+text = """
+A block of x (BLOCK_M * K floats) should fit into half of L2, a panel (16 * COLS * BLOCK_K floats) into a quarter; shrink BLOCK_K before \
+BLOCK_M."""
 [[recipe]]
 name = "break the row pitch"
 tier = 2
@@ -57,19 +62,25 @@ name = "shape of the micro-tile"
 tier = 3
 when = "1"
 gain = "10 %"
-text = "Keep 20 to 28 accumulators: 8x3, 12x2, 14x2, 6x4. Choose ROWS that divides M and 16 * COLS that divides N: rows left over run in slower tiles of 4, 2 and 1."
+text = """
+Keep 20 to 28 accumulators: 8x3, 12x2, 14x2, 6x4. Choose ROWS that divides M and 16 * COLS that divides N: rows left over run in slower \
+tiles of 4, 2 and 1."""
 [[recipe]]
 name = "keep the weight in 16 bits"
 tier = 5
 when = "sizeof(T) == 2"
 gain = "2x where memory limits"
-text = "The panel is packed in the storage type and widened in the micro-kernel; where dot-product instructions on bfloat16 run at full rate, pack pairs of k and use them."
+text = """
+The panel is packed in the storage type and widened in the micro-kernel; where dot-product instructions on bfloat16 run at full rate, \
+pack pairs of k and use them."""
 [[recipe]]
 name = "split the epilogue"
 tier = 6
 when = "ACTIVATION == 1"
 gain = "2 %"
-text = "The activation runs on each finished tile while it is in L1. Where its cost shows, use a lower degree of exp, or a fit of the whole activation on the range that matters."
+text = """
+The activation runs on each finished tile while it is in L1. Where its cost shows, use a lower degree of exp, or a fit of the whole \
+activation on the range that matters."""
 */
 #include <autokernel/activation.h>
 #include <autokernel/gemm.h>
@@ -148,8 +159,8 @@ void matmul(int64_t block, int64_t, void* scratch, const T* x, const T* weight, 
         }
       };
       if (PACK) {
-        ak::multiply_strip<ROWS, vectors, AHEAD>(of_x.data, of_x.row, count_m, packed + (first_n + j) * K + k * width, width, depth, sums + j,
-                                                 block_width, k > 0, finish);
+        ak::multiply_strip<ROWS, vectors, AHEAD>(of_x.data, of_x.row, count_m, packed + (first_n + j) * K + k * width, width, depth,
+                                                 sums + j, block_width, k > 0, finish);
       } else {
         float* panel = panels + j * most_k;
         ak::pack_panel(panel, width, width, weight + (first_n + j) * w_n + k * w_k, w_n, w_k, columns, depth);

@@ -9,7 +9,7 @@ SPAN     = { values = [4096, 16384, 65536, 1048576],  default = 65536, tier = 4 
 DEPTH    = { values = [64, 256, 1024, 4096],          default = 1024,  tier = 4 }   # the same for results side by side
 UNROLL   = { values = [1, 2, 4, 8],                   default = 4,     tier = 3 }   # vectors in flight
 DEEP     = { values = [1, 4, 8, 16, 32],              default = 8,     tier = 3 }   # rows added to a strip of results in registers
-PREFETCH = { values = [0, 256, 1024, 4096],           default = 1024,  tier = 2 }   # bytes ahead in a row; 0 leaves it to the machine
+PREFETCH = { values = [0, 256, 1024, 4096],           default = 4096,  tier = 2 }   # bytes ahead in a row; 0 leaves it to the machine
 VECTOR   = { values = [1, 2],                         default = 1,     tier = 5 }   # the widest register, or half of it
 
 [scratch.parts]                               # results of the parts of a split reduction, part by part
@@ -74,13 +74,17 @@ name = "enough blocks"
 tier = 1
 when = "OUTER * INNER < 64"
 gain = "up to the number of idle threads"
-text = "Few results and many elements: lower SPAN or DEPTH, so that every thread has a part. The parts are merged in order, whatever the number of threads."
+text = """
+Few results and many elements: lower SPAN or DEPTH, so that every thread has a part. The parts are merged in order, whatever the
+number of threads."""
 [[recipe]]
 name = "lines side by side"
 tier = 2
 when = "INNER > 1"
 gain = "1.5x where INNER is large"
-text = "COLUMNS * sizeof(T) bytes are read at a time, then the next row of them: below a few lines the machine's own prefetching does not help."
+text = """
+COLUMNS * sizeof(T) bytes are read at a time, then the next row of them: below a few lines the machine's own prefetching does not
+help."""
 [[recipe]]
 name = "bytes in flight"
 tier = 2
@@ -113,9 +117,7 @@ V extreme(V v, V so_far) {
   }
 }
 
-float finish(double sum, int64_t N) {
-  return static_cast<float>(OP == 1 ? sum / static_cast<double>(N) : sum);
-}
+float finish(double sum, int64_t N) { return static_cast<float>(OP == 1 ? sum / static_cast<double>(N) : sum); }
 
 /// The sum or extreme of `count` elements that lie side by side. Sums are in double: a sum that cancels is then right to its last bits.
 double reduce_packed(const T* x, int64_t count) {
@@ -127,7 +129,8 @@ double reduce_packed(const T* x, int64_t count) {
   if constexpr (is_sum) {
     return ak::sum_exactly<W, UNROLL>(count, term, tail);
   } else {
-    return static_cast<double>(ak::fold_terms<W, UNROLL>(count, neutral, term, tail, [](auto v, auto so_far) { return extreme(v, so_far); }));
+    return static_cast<double>(
+        ak::fold_terms<W, UNROLL>(count, neutral, term, tail, [](auto v, auto so_far) { return extreme(v, so_far); }));
   }
 }
 
@@ -196,7 +199,8 @@ Strip strip_of(int64_t block, int64_t inner) {
 
 }  // namespace
 
-void reduce_rows(int64_t block, int64_t worker, void* scratch, const T* x, T* out, int64_t outer, int64_t N, int64_t x_row, int64_t out_step) {
+void reduce_rows(int64_t block, int64_t worker, void* scratch, const T* x, T* out, int64_t outer, int64_t N, int64_t x_row,
+                 int64_t out_step) {
   const int64_t end = (block + 1) * ROWS < outer ? (block + 1) * ROWS : outer;
   for (int64_t row = block * ROWS; row < end; ++row) out[row * out_step] = static_cast<T>(finish(reduce_packed(x + row * x_row, N), N));
 }
@@ -210,8 +214,8 @@ void reduce_row_parts(int64_t block, int64_t worker, void* scratch, const T* x, 
 }
 AK_KERNEL(reduce_row_parts)
 
-void reduce_columns(int64_t block, int64_t worker, void* scratch, const T* x, T* out, int64_t outer, int64_t N, int64_t inner, int64_t x_outer,
-                    int64_t x_step, int64_t x_inner, int64_t out_outer, int64_t out_inner) {
+void reduce_columns(int64_t block, int64_t worker, void* scratch, const T* x, T* out, int64_t outer, int64_t N, int64_t inner,
+                    int64_t x_outer, int64_t x_step, int64_t x_inner, int64_t out_outer, int64_t out_inner) {
   const Strip strip = strip_of(block, inner);
   alignas(64) Element results[COLUMNS];
   reduce_strip(x + strip.outer * x_outer + strip.begin * x_inner, N, x_step, x_inner, strip.width, results);
@@ -234,8 +238,8 @@ void reduce_column_parts(int64_t block, int64_t worker, void* scratch, const T* 
 }
 AK_KERNEL(reduce_column_parts)
 
-void reduce_parts(int64_t block, int64_t worker, void* scratch, const float* parts, T* out, int64_t count, int64_t outer, int64_t inner, int64_t N,
-                  int64_t out_outer, int64_t out_inner) {
+void reduce_parts(int64_t block, int64_t worker, void* scratch, const float* parts, T* out, int64_t count, int64_t outer, int64_t inner,
+                  int64_t N, int64_t out_outer, int64_t out_inner) {
   const Strip strip = strip_of(block, inner);
   alignas(64) Element results[COLUMNS];
   reduce_strip(parts + strip.outer * inner + strip.begin, count, outer * inner, 1, strip.width, results);

@@ -32,13 +32,17 @@ name = "write past the caches"
 tier = 2
 when = "M * N * sizeof(T) > l2_bytes"
 gain = "up to a third of the traffic"
-text = "An ordinary store first reads the line that it overwrites. STREAM saves that read, and pays where out is larger than the last cache or is not read next. Measured on a cold 16 MB tensor: 1.6x."
+text = """
+An ordinary store first reads the line that it overwrites. STREAM saves that read, and pays where out is larger than the last cache
+or is not read next. Measured on a cold 16 MB tensor: 1.6x."""
 [[recipe]]
 name = "several rows at once"
 tier = 3
 when = "N <= 256"
 gain = "1.2x on short rows"
-text = "The latency of the fold over lanes, the root and the division dominates short rows. Keep the sums of 4 rows in 4 registers and fold them together by a transpose."
+text = """
+The latency of the fold over lanes, the root and the division dominates short rows. Keep the sums of 4 rows in 4 registers and fold
+them together by a transpose."""
 [[recipe]]
 name = "weight in registers"
 tier = 3
@@ -62,13 +66,12 @@ using Vec = ak::Floats<W>;
 double mean_square(const T* x, int64_t N) {
   const auto square = [](Vec v) { return v * v; };
   const double sum = ak::sum_terms<W, UNROLL>(
-      N, [&](int64_t i) { return square(ak::load<W>(x + i)); }, [&](int64_t i, int64_t n) { return square(ak::load_first<W>(x + i, n, 0.0f)); });
+      N, [&](int64_t i) { return square(ak::load<W>(x + i)); },
+      [&](int64_t i, int64_t n) { return square(ak::load_first<W>(x + i, n, 0.0f)); });
   return sum / static_cast<double>(N);
 }
 
-Vec gain(Vec normal, const Vec& weight) {
-  return normal * (WEIGHT_OFFSET ? weight + 1.0f : weight);
-}
+Vec gain(Vec normal, const Vec& weight) { return normal * (WEIGHT_OFFSET ? weight + 1.0f : weight); }
 
 /// out = x * scale * gain. `next`, where not null, is fetched into the cache meanwhile.
 void write_row(const T* x, const T* weight, T* out, int64_t N, float scale, const T* next) {

@@ -20,8 +20,8 @@ per_worker = true
 [[launch]]
 kernel = "rotate_block"
 grid   = ["B * cdiv(H, HEADS) * cdiv(S, POSITIONS)"]
-args   = ["x", "cos", "sin", "out", "H", "S", "D", "C", "x.stride(0)", "x.stride(1)", "x.stride(2)", "x.stride(3)", "cos.stride(0)", "cos.stride(1)",
-          "sin.stride(0)", "sin.stride(1)", "out.stride(0)", "out.stride(1)", "out.stride(2)", "out.stride(3)"]
+args   = ["x", "cos", "sin", "out", "H", "S", "D", "C", "x.stride(0)", "x.stride(1)", "x.stride(2)", "x.stride(3)", "cos.stride(0)",
+"cos.stride(1)", "sin.stride(0)", "sin.stride(1)", "out.stride(0)", "out.stride(1)", "out.stride(2)", "out.stride(3)"]
 
 [[recipe]]
 name = "tables shared by heads"
@@ -34,13 +34,17 @@ name = "write past the caches"
 tier = 2
 when = "B * H * S * D * sizeof(T) > 8 * l2_bytes"
 gain = "up to a third of the traffic"
-text = "An ordinary store first reads the line that it overwrites. STREAM saves that read, and pays where out is larger than the last cache or is not read next."
+text = """
+An ordinary store first reads the line that it overwrites. STREAM saves that read, and pays where out is larger than the last cache
+or is not read next."""
 [[recipe]]
 name = "walk memory in order"
 tier = 2
 when = "x.stride(1) < x.stride(2)"
 gain = "1.2x where rows are short"
-text = "Queries are mostly a transposed view of (B, S, H, D): heads of a position lie side by side. ORDER = 0 goes head by head within a position there."
+text = """
+Queries are mostly a transposed view of (B, S, H, D): heads of a position lie side by side. ORDER = 0 goes head by head within a
+position there."""
 [[recipe]]
 name = "no factors at all"
 tier = 6
@@ -92,7 +96,8 @@ void put(T* out, Vec v) {
 void rotate_columns(const T* x, const T* partner, T* out, const float* own, const float* other, int64_t count) {
   int64_t j = 0;
 #pragma GCC unroll unroll
-  for (; j + W <= count; j += W) put(out + j, ak::load<W>(x + j) * ak::load<W>(own + j) + ak::load<W>(partner + j) * ak::load<W>(other + j));
+  for (; j + W <= count; j += W)
+    put(out + j, ak::load<W>(x + j) * ak::load<W>(own + j) + ak::load<W>(partner + j) * ak::load<W>(other + j));
   for (; j < count; ++j) out[j] = static_cast<T>(static_cast<float>(x[j]) * own[j] + static_cast<float>(partner[j]) * other[j]);
 }
 
@@ -119,7 +124,8 @@ void rotate_packed(const T* x, T* out, const float* own, const float* other, int
 }
 
 /// One row whose columns are apart.
-void rotate_strided(const T* x, T* out, const float* own, const float* other, int64_t rotary, int64_t D, int64_t x_column, int64_t out_column) {
+void rotate_strided(const T* x, T* out, const float* own, const float* other, int64_t rotary, int64_t D, int64_t x_column,
+                    int64_t out_column) {
   const int64_t half = rotary / 2;
   for (int64_t j = 0; j < rotary; ++j) {
     const int64_t partner = INTERLEAVED ? j ^ 1 : j < half ? j + half : j - half;
@@ -131,9 +137,10 @@ void rotate_strided(const T* x, T* out, const float* own, const float* other, in
 
 }  // namespace
 
-void rotate_block(int64_t block, int64_t worker, void* scratch, const T* x, const T* cos, const T* sin, T* out, int64_t H, int64_t S, int64_t D,
-                  int64_t C, int64_t x_batch, int64_t x_head, int64_t x_position, int64_t x_column, int64_t cos_position, int64_t cos_column,
-                  int64_t sin_position, int64_t sin_column, int64_t out_batch, int64_t out_head, int64_t out_position, int64_t out_column) {
+void rotate_block(int64_t block, int64_t worker, void* scratch, const T* x, const T* cos, const T* sin, T* out, int64_t H, int64_t S,
+                  int64_t D, int64_t C, int64_t x_batch, int64_t x_head, int64_t x_position, int64_t x_column, int64_t cos_position,
+                  int64_t cos_column, int64_t sin_position, int64_t sin_column, int64_t out_batch, int64_t out_head, int64_t out_position,
+                  int64_t out_column) {
   const int64_t position_blocks = (S + POSITIONS - 1) / POSITIONS, head_blocks = (H + HEADS - 1) / HEADS;
   const int64_t first_position = block % position_blocks * POSITIONS;
   const int64_t first_head = block / position_blocks % head_blocks * HEADS;

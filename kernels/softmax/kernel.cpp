@@ -43,19 +43,25 @@ name = "where the exponentials wait"
 tier = 3
 when = "sizeof(T) == 4 && N * 4 > 16384"
 gain = "1.1x"
-text = "KEEP = 2 writes them to out and scales them there: a third less of the second cache than keeping them aside. KEEP = 0 computes them twice, which is best where the row is far larger than the cache."
+text = """
+KEEP = 2 writes them to out and scales them there: a third less of the second cache than keeping them aside. KEEP = 0 computes them
+twice, which is best where the row is far larger than the cache."""
 [[recipe]]
 name = "write past the caches"
 tier = 2
 when = "M * N * sizeof(T) > 8 * l2_bytes"
 gain = "up to a third of the traffic"
-text = "An ordinary store first reads the line that it overwrites. STREAM saves that read, and pays where out is larger than the last cache or is not read next."
+text = """
+An ordinary store first reads the line that it overwrites. STREAM saves that read, and pays where out is larger than the last cache
+or is not read next."""
 [[recipe]]
 name = "one look for the maximum"
 tier = 4
 when = "N * sizeof(T) > l2_bytes"
 gain = "one read of memory instead of two"
-text = "CHUNK bounds how much is read between taking a maximum and using it; the sums of chunks are merged. It should fit in the first cache together with the exponentials."
+text = """
+CHUNK bounds how much is read between taking a maximum and using it; the sums of chunks are merged. It should fit in the first cache
+together with the exponentials."""
 [[recipe]]
 name = "several rows at once"
 tier = 6
@@ -117,9 +123,7 @@ Part sum_chunk(const T* x, int64_t N, const Scale& scale, float* kept, const T* 
   return {top, sum};
 }
 
-float exp_one(float x) {
-  return ak::exp<W>(ak::splat<W>(x))[0];
-}
+float exp_one(float x) { return ak::exp<W>(ak::splat<W>(x))[0]; }
 
 /// Sums relative to two maxima, as one.
 Part merge(const Part& a, const Part& b) {
@@ -167,7 +171,8 @@ void softmax_row(const T* x, T* out, int64_t N, const Scale& scale, float* kept,
     return;
   }
   for (int64_t begin = 0, chunk = 0; begin < N; begin += CHUNK, ++chunk) {
-    const float factor = tops[chunk] == whole.maximum && whole.maximum > -infinity ? inverse : exp_one(tops[chunk] - whole.maximum) * inverse;
+    const float factor =
+        tops[chunk] == whole.maximum && whole.maximum > -infinity ? inverse : exp_one(tops[chunk] - whole.maximum) * inverse;
     write_row(kept + begin, out + begin, N - begin < CHUNK ? N - begin : CHUNK, [&](Vec v) { return v * factor; });
   }
 }
@@ -195,8 +200,8 @@ void softmax_rows(int64_t block, int64_t worker, void* scratch, const T* x, T* o
 AK_KERNEL(softmax_rows)
 
 /// Lane l of a vector belongs to row l: no folding, and every access is to lanes side by side.
-void softmax_columns(int64_t block, int64_t worker, void* scratch, const T* x, T* out, int64_t M, int64_t N, int64_t x_step, int64_t out_step,
-                     float factor) {
+void softmax_columns(int64_t block, int64_t worker, void* scratch, const T* x, T* out, int64_t M, int64_t N, int64_t x_step,
+                     int64_t out_step, float factor) {
   const Scale scale(factor);
   const int64_t end = (block + 1) * COLUMNS < M ? (block + 1) * COLUMNS : M;
   for (int64_t row = block * COLUMNS; row < end; row += W) {

@@ -172,7 +172,7 @@ class Verification:
             "median_us": _us(samples["autokernel"]), "vs": self._versus(samples, baselines),
             "max_error_over_eager_error": _finite(comparison.max_ratio), "norm_error_over_eager_error": _finite(comparison.norm_ratio),
             "parity": comparison.holds, "parity_problems": sorted(set(comparison.problems)), "input_sets": len(self.inputs),
-            "engaged": all(entry["calls_per_forward"] == entry["regions"] for entry in replaced),
+            "engaged": all(entry["calls"] == entry["regions"] for entry in replaced),
             "replaced": replaced, "regions_left": _counted(ours.report.left), "graphs": ours.report.graphs,
             "graphs_to_inductor": sorted(set(ours.report.fallbacks)), "excluded": [t for t in ours.exclude if t not in {e["task"] for e in taken_out}],
             "taken_out": taken_out,
@@ -195,11 +195,11 @@ class Verification:
         called = {instance: runtime.calls(instance) - count for instance, count in before.items()}
         entries = {}
         for region in ours.report.replaced:
-            entry = entries.setdefault(region["task"], {"task": region["task"], "family": region["family"], "regions": 0, "calls_per_forward": 0,
+            entry = entries.setdefault(region["task"], {"task": region["task"], "family": region["family"], "regions": 0, "calls": 0,
                                                         "shapes": [], "us_saved": 0.0, "nodes": []})
             entry["regions"] += 1
             calls = called.pop(region["instance"], 0)  # equal call sites share an instance
-            entry["calls_per_forward"] += calls
+            entry["calls"] += calls
             entry["us_saved"] += calls * (region["baseline_us"] - region["us"])
             entry["nodes"].append(region["node"])
             if region["inputs"] not in entry["shapes"]:

@@ -1,6 +1,7 @@
 // graph.json to nodes with positions instead of names.
 #include "graph/graph.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <unordered_map>
@@ -23,6 +24,18 @@ std::optional<std::vector<int64_t>> numbers(const Json& json, const std::string&
   return result;
 }
 
+/// Later steps multiply sizes and strides without a look at overflow.
+void check_extent(const TensorMeta& tensor, const std::string& where) {
+  int64_t elements = 1;
+  for (size_t i = 0; i < tensor.shape.size(); ++i) {
+    int64_t reach = 0;
+    const int64_t size = std::max<int64_t>(tensor.shape[i], 1);
+    if (__builtin_mul_overflow(elements, size, &elements) || __builtin_mul_overflow(tensor.strides[i], size, &reach)) {
+      throw Error(where + ": a tensor of more than 2^63 elements");
+    }
+  }
+}
+
 std::optional<Dtype> known_dtype(const std::string& name) {
   try {
     return parse_dtype(name);
@@ -40,7 +53,9 @@ std::optional<TensorMeta> parse_output(const Json& json, const std::string& wher
   const auto dtype = known_dtype(json.at("dtype").get<std::string>());
   auto shape = numbers(json.at("shape"), where), strides = numbers(json.at("strides"), where);
   if (!dtype || !shape || !strides || shape->size() != strides->size()) return std::nullopt;
-  return TensorMeta{*dtype, std::move(*shape), std::move(*strides)};
+  TensorMeta tensor{*dtype, std::move(*shape), std::move(*strides)};
+  check_extent(tensor, where);
+  return tensor;
 }
 
 class Reader {

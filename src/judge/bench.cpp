@@ -230,6 +230,7 @@ void Bench::sample_outputs() {
 std::optional<Finding> Bench::launch(int workers) {
   const cpu::Outcome outcome = host_.launch(workers, timeout_seconds_, [this] { sample_outputs(); });
   last_us_ = outcome.us;
+  last_waited_us_ = outcome.waited_us;
   if (outcome.ok()) return std::nullopt;
   Finding finding = finding_of(outcome);
   if (finding.verdict == Verdict::timed_out) finding.evidence["message"] = "no end after " + std::to_string(timeout_seconds_) + " s";

@@ -32,6 +32,8 @@ class Bench {
   /// errors: none; a host that does not finish is a finding.
   std::optional<Finding> launch(int workers);
   double last_us() const { return last_us_; }
+  /// How long the launch's threads waited for a CPU: other work on the machine disturbed it.
+  double last_waited_us() const { return last_waited_us_; }
 
   /// Canaries and inputs; perturbed inputs are restored first.
   std::optional<Finding> check_memory();
@@ -91,7 +93,7 @@ class Bench {
   std::span<std::byte> arena_;
   int64_t total_bytes_ = 0;
   uint64_t sample_seed_ = 0;
-  double last_us_ = 0, timeout_seconds_ = 10;
+  double last_us_ = 0, last_waited_us_ = 0, timeout_seconds_ = 10;
 };
 
 }  // namespace ak::judge

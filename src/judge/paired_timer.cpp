@@ -13,79 +13,133 @@ constexpr size_t first_keep_pairs = 12;  // a winner is looked at longer than a 
 constexpr size_t most_pairs = 200;
 constexpr double loser_error = 0.05, winner_error = 0.01, reported_error = 0.05;
 constexpr int64_t always_checked_bytes = 16 << 20;  // of an arena: above, memory is checked after every eighth launch only
+constexpr int most_attempts = 3;                    // at a sample that no other work on the machine disturbs
+constexpr double tolerated_wait_us = 40, tolerated_wait_share = 0.05;  // for a CPU, by all threads together: waking up costs as much
+constexpr double longest_repeated_us = 20'000;                         // a longer launch meets other work whenever there is any
+constexpr double patience = 4;                                         // times maximum_seconds, where too few samples are undisturbed
 constexpr size_t alone_least = 7, alone_most = 60;
 constexpr double alone_precision = 0.02;
 
 double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-std::vector<double> log_ratios(const std::vector<double>& numerators, const std::vector<double>& denominators) {
-  std::vector<double> ratios;
-  for (size_t i = 0; i < std::min(numerators.size(), denominators.size()); ++i) ratios.push_back(std::log(numerators[i] / denominators[i]));
-  return ratios;
+struct Pairs {
+  std::vector<double> log_speedups, incumbent_ratios;
+  std::vector<double> candidate_us, incumbent_us;
+};
+
+/// Pair each candidate sample with its neighbour, and neighbouring incumbent samples with each other.
+Pairs pairs_of(const std::vector<Sample>& candidate, const std::vector<Sample>& incumbent, bool only_clean) {
+  Pairs pairs;
+  const size_t count = std::min(candidate.size(), incumbent.size());
+  for (size_t i = 0; i < count; ++i) {
+    if (only_clean && !(candidate[i].clean && incumbent[i].clean)) continue;
+    pairs.log_speedups.push_back(std::log(incumbent[i].us / candidate[i].us));
+    pairs.candidate_us.push_back(candidate[i].us);
+    pairs.incumbent_us.push_back(incumbent[i].us);
+  }
+  for (size_t i = 0; i + 1 < count; i += 2) {
+    if (only_clean && !(incumbent[i].clean && incumbent[i + 1].clean)) continue;
+    pairs.incumbent_ratios.push_back(std::log(incumbent[i + 1].us / incumbent[i].us));
+  }
+  return pairs;
 }
 
-/// How far the incumbent seems to differ from itself: the half width of the interval around "not at all".
-double noise_of(const std::vector<double>& incumbent_us) {
-  std::vector<double> ratios;
-  for (size_t i = 0; i + 1 < incumbent_us.size(); i += 2) ratios.push_back(std::log(incumbent_us[i + 1] / incumbent_us[i]));
-  return ratios.empty() ? 0 : std::abs(std::expm1(median(ratios)));
+/// How far the incumbent seems to differ from itself.
+double noise_of(const std::vector<double>& incumbent_ratios) {
+  return incumbent_ratios.empty() ? 0 : std::abs(std::expm1(median(incumbent_ratios)));
+}
+
+std::vector<double> times_of(const std::vector<Sample>& samples, bool only_clean) {
+  std::vector<double> times;
+  for (const Sample& sample : samples) {
+    if (sample.clean || !only_clean) times.push_back(sample.us);
+  }
+  return times;
 }
 
 }  // namespace
 
-std::optional<Finding> PairedTimer::sample(Bench& bench, std::vector<double>& samples_us, std::vector<TimedLaunch>* launches) {
+std::optional<Finding> PairedTimer::launch_once(Bench& bench, std::vector<TimedLaunch>* launches, bool check_memory) {
   const uint64_t seed = secrets_();
   bench.perturb(seed);
   bench.poison_outputs();
   flusher_.flush();
   if (auto finding = bench.launch(bench.workers())) return finding;
-  samples_us.push_back(bench.last_us());
   if (auto finding = bench.check_finished()) return finding;
   if (launches != nullptr) launches->push_back({seed, bench.outputs_hash()});
-  if (bench.total_bytes() <= always_checked_bytes || samples_us.size() % 8 == 1) return bench.check_memory();
+  if (check_memory || bench.total_bytes() <= always_checked_bytes) return bench.check_memory();
   bench.restore();
   return std::nullopt;
 }
 
-bool PairedTimer::decided(Timing& timing, const TimingRules& rules, bool last) {
-  const std::vector<double> ratios = log_ratios(timing.incumbent_samples_us, timing.samples_us);
-  timing.speedup = std::exp(median(ratios));
-  timing.noise = noise_of(timing.incumbent_samples_us);
-  const Interval reported = median_interval(ratios, reported_error), strict = median_interval(ratios, winner_error);
+std::optional<Finding> PairedTimer::sample(Bench& bench, std::vector<Sample>& samples, std::vector<TimedLaunch>* launches) {
+  Sample sample;
+  for (int attempt = 0; attempt < most_attempts; ++attempt) {
+    if (auto finding = launch_once(bench, launches, attempt == 0 && samples.size() % 8 == 0)) return finding;
+    sample.us = bench.last_us();
+    sample.clean = bench.last_waited_us() <= tolerated_wait_us + tolerated_wait_share * sample.us;
+    if (sample.clean || sample.us > longest_repeated_us) break;
+  }
+  samples.push_back(sample);
+  return std::nullopt;
+}
+
+bool conclude(const std::vector<Sample>& candidate, const std::vector<Sample>& incumbent, const TimingRules& rules, bool last,
+              Timing& timing) {
+  Pairs pairs = pairs_of(candidate, incumbent, true);
+  if (pairs.log_speedups.size() < first_look_pairs) {
+    if (!last) return false;
+    pairs = pairs_of(candidate, incumbent, false);
+  }
+  timing.samples_us = pairs.candidate_us;
+  timing.incumbent_samples_us = pairs.incumbent_us;
+  timing.disturbed = static_cast<int>(candidate.size() - pairs.candidate_us.size());
+  timing.speedup = std::exp(median(pairs.log_speedups));
+  timing.noise = noise_of(pairs.incumbent_ratios);
+  const Interval reported = median_interval(pairs.log_speedups, reported_error);
   timing.interval = {std::exp(reported.low), std::exp(reported.high)};
-  const double needed = 1 + rules.minimum_gain + timing.noise;
-  if (std::exp(median_interval(ratios, loser_error).high) < 1 + rules.minimum_gain) return true;
-  timing.faster = ratios.size() >= first_keep_pairs && std::exp(last ? reported.low : strict.low) > needed;
+  if (std::exp(median_interval(pairs.log_speedups, loser_error).high) < 1 + rules.minimum_gain) return true;
+  const double low = std::exp(last ? reported.low : median_interval(pairs.log_speedups, winner_error).low);
+  timing.faster = (last || pairs.log_speedups.size() >= first_keep_pairs) && low > 1 + rules.minimum_gain + timing.noise;
   return timing.faster;
 }
 
 Timing PairedTimer::compare(Bench& candidate, Bench& incumbent, const TimingRules& rules) {
   Timing timing;
-  const double end = seconds_now() + rules.maximum_seconds;
+  std::vector<Sample> candidates, incumbents;
+  const double start = seconds_now();
   for (;;) {
     for (const bool is_candidate : {true, false, false, true}) {
       if (is_candidate) {
-        if ((timing.failure = sample(candidate, timing.samples_us, &timing.launches))) return timing;
-      } else if ((timing.incumbent_failure = sample(incumbent, timing.incumbent_samples_us, nullptr))) {
+        if ((timing.failure = sample(candidate, candidates, &timing.launches))) return timing;
+      } else if ((timing.incumbent_failure = sample(incumbent, incumbents, nullptr))) {
         return timing;
       }
     }
-    const size_t pairs = timing.samples_us.size();
-    const bool last = pairs >= most_pairs || (pairs >= first_look_pairs && seconds_now() > end);
-    if (pairs >= first_look_pairs && (decided(timing, rules, last) || last)) return timing;
+    const bool enough = pairs_of(candidates, incumbents, true).log_speedups.size() >= first_keep_pairs;
+    const double elapsed = seconds_now() - start;
+    const bool last = candidates.size() >= most_pairs ||
+                      (candidates.size() >= first_look_pairs && elapsed > rules.maximum_seconds * (enough ? 1 : patience));
+    if (conclude(candidates, incumbents, rules, last, timing) || last) return timing;
   }
 }
 
 Timing PairedTimer::measure(Bench& candidate, const TimingRules& rules) {
   Timing timing;
+  std::vector<Sample> samples;
   const double end = seconds_now() + rules.maximum_seconds;
-  while (timing.samples_us.size() < alone_most) {
-    if ((timing.failure = sample(candidate, timing.samples_us, &timing.launches))) return timing;
-    if (timing.samples_us.size() < alone_least) continue;
-    const Interval interval = median_interval(timing.samples_us, reported_error);
-    const double middle = median(timing.samples_us);
-    if (interval.high - interval.low < 2 * alone_precision * middle || seconds_now() > end) break;
+  while (samples.size() < alone_most) {
+    if ((timing.failure = sample(candidate, samples, &timing.launches))) return timing;
+    timing.samples_us = times_of(samples, true);
+    if (samples.size() < alone_least) continue;
+    if (timing.samples_us.size() >= alone_least) {
+      const Interval interval = median_interval(timing.samples_us, reported_error);
+      if (interval.high - interval.low < 2 * alone_precision * median(timing.samples_us)) break;
+    }
+    if (seconds_now() > end) break;
   }
+  if (timing.samples_us.size() < alone_least) timing.samples_us = times_of(samples, false);
+  timing.disturbed = static_cast<int>(samples.size() - timing.samples_us.size());
   return timing;
 }
 

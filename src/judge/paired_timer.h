@@ -26,14 +26,26 @@ struct TimedLaunch {
 };
 
 struct Timing {
-  std::optional<Finding> failure;            // of the candidate
-  std::optional<Finding> incumbent_failure;  // not the candidate's fault
-  bool faster = false;                       // the interval clears the gain and the noise
-  std::vector<double> samples_us, incumbent_samples_us;
+  std::optional<Finding> failure;                        // of the candidate
+  std::optional<Finding> incumbent_failure;              // not the candidate's fault
+  bool faster = false;                                   // the interval clears the gain and the noise
+  std::vector<double> samples_us, incumbent_samples_us;  // those that nothing disturbed, if there are enough of them
+  int disturbed = 0;                                     // others, left out
   double speedup = 1, noise = 0;
   Interval interval{0, 0};  // of the speed-up, 95 %
   std::vector<TimedLaunch> launches;
 };
+
+/// A cold launch on the judge's clock.
+struct Sample {
+  double us = 0;
+  bool clean = true;  // no other work on the machine kept its threads waiting
+};
+
+/// What samples taken in the order A B B A say of A against B; `decided` when more of them would not change it.
+/// `last`: no more will be taken.
+bool conclude(const std::vector<Sample>& candidate, const std::vector<Sample>& incumbent, const TimingRules& rules, bool last,
+              Timing& timing);
 
 class PairedTimer {
  public:
@@ -45,8 +57,10 @@ class PairedTimer {
   Timing measure(Bench& candidate, const TimingRules& rules);
 
  private:
-  std::optional<Finding> sample(Bench& bench, std::vector<double>& samples_us, std::vector<TimedLaunch>* launches);
-  static bool decided(Timing& timing, const TimingRules& rules, bool last);
+  /// One launch on new contents, off the record.
+  std::optional<Finding> launch_once(Bench& bench, std::vector<TimedLaunch>* launches, bool check_memory);
+  /// The first undisturbed of a few launches, else the last.
+  std::optional<Finding> sample(Bench& bench, std::vector<Sample>& samples, std::vector<TimedLaunch>* launches);
 
   Flusher& flusher_;
   std::mt19937_64& secrets_;

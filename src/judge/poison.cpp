@@ -1,4 +1,4 @@
-// Halfwords 0x7fc1 to 0x7fcf: alone, in pairs and in fours they are NaN of float16, bfloat16, float32 and float64.
+// Halfwords 0x7ff8 to 0x7fff: alone, in pairs and in fours they are quiet NaN of float16, bfloat16, float32 and float64.
 #include "judge/poison.h"
 
 #include <algorithm>
@@ -9,9 +9,9 @@ namespace ak::judge {
 
 Poison::Poison(uint64_t seed) : tile_(static_cast<size_t>(period + 8)) {
   std::mt19937_64 random(seed);
-  std::uniform_int_distribution<uint16_t> nibble(1, 15);
+  std::uniform_int_distribution<uint16_t> nibble(8, 15);
   for (int64_t at = 0; at < period; at += 2) {
-    const uint16_t half = static_cast<uint16_t>(0x7fc0 | nibble(random));
+    const uint16_t half = static_cast<uint16_t>(0x7ff0 | nibble(random));
     std::memcpy(tile_.data() + at, &half, sizeof half);
   }
   std::memcpy(tile_.data() + period, tile_.data(), 8);

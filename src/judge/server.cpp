@@ -46,7 +46,7 @@ CaseData load_case(const Json& arguments) {
 }
 
 Json evidence_of(const Timing& timing) {
-  Json evidence = {{"samples_us", timing.samples_us}};
+  Json evidence = {{"samples_us", timing.samples_us}, {"disturbed", timing.disturbed}};
   if (timing.incumbent_samples_us.empty()) return evidence;
   evidence["incumbent_samples_us"] = timing.incumbent_samples_us;
   evidence["speedup"] = timing.speedup;

@@ -21,10 +21,22 @@ class Concretiser {
 
   ConcretePlan run() const {
     const Plan& plan = file_.plan(names_);
-    return {launches(plan.launches), launches(plan.prepares), scratch()};
+    ConcretePlan result{launches(plan.launches), launches(plan.prepares), scratch()};
+    if (std::any_of(result.prepares.begin(), result.prepares.end(), [&](const ConcreteLaunch& launch) { return varies(launch); })) {
+      result.launches.insert(result.launches.begin(), result.prepares.begin(), result.prepares.end());
+      result.prepares.clear();
+    }
+    return result;
   }
 
  private:
+  /// Whether a launch reads what may change from one call to the next, so that it cannot run once beforehand.
+  bool varies(const ConcreteLaunch& launch) const {
+    return std::any_of(launch.arguments.begin(), launch.arguments.end(), [&](const Argument& argument) {
+      return argument.kind == Argument::Kind::tensor && task_.tensor(argument.name).role != Role::weight;
+    });
+  }
+
   std::vector<ConcreteLaunch> launches(const std::vector<Launch>& list) const {
     std::vector<ConcreteLaunch> result;
     for (const Launch& launch : list) {

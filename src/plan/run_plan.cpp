@@ -14,9 +14,9 @@ constexpr int environment_failures_allowed = 3;  // in a row, over all tasks
 
 class Loop {
  public:
-  Loop(store::Run& run, Scheduler& scheduler, const JudgeOfTask& judge_of, const search::Settings& settings, const Clock& clock,
+  Loop(store::Run& run, Scheduler& scheduler, const JudgeOfTask& judge_of, const search::Settings& settings, const Between& between, const Clock& clock,
        Observer& observer)
-      : run_(run), scheduler_(scheduler), judge_of_(judge_of), settings_(settings), clock_(clock), observer_(observer) {}
+      : run_(run), scheduler_(scheduler), judge_of_(judge_of), settings_(settings), between_(between), clock_(clock), observer_(observer) {}
 
   std::string run(const std::atomic<bool>& stop) {
     start();
@@ -40,6 +40,7 @@ class Loop {
 
   /// One experiment, or one change of task. Returns why the loop ends, or nothing.
   std::string once() {
+    if (between_ && between_()) look_again();
     if (scheduler_.over())
       return scheduler_.seconds_left() && *scheduler_.seconds_left() <= 0 ? "the minutes are over" : "the experiments are done";
     const auto task = scheduler_.next();
@@ -51,6 +52,12 @@ class Loop {
       return "";
     }
     return experiment();
+  }
+
+  /// Somebody else judged kernels of this run: what was derived from it is made anew.
+  void look_again() {
+    search_.reset();
+    for (const std::string& id : scheduler_.tasks()) scheduler_.update(run_.state(id));
   }
 
   void reopen(const std::string& task) {
@@ -113,14 +120,14 @@ class Loop {
   void write_plan() const { write_json(run_.directory() / "plan.json", to_json(scheduler_)); }
 
   Progress progress() const {
-    return {scheduler_.experiments_spent(), scheduler_.budget().experiments, scheduler_.seconds_elapsed(), scheduler_.seconds_left(),
-            scheduler_.estimated_speedup()};
+    return {scheduler_.experiments_spent(), scheduler_.budget().experiments, scheduler_.seconds_elapsed(), scheduler_.seconds_left(), scheduler_.estimated_speedup()};
   }
 
   store::Run& run_;
   Scheduler& scheduler_;
   const JudgeOfTask& judge_of_;
   const search::Settings& settings_;
+  const Between& between_;
   const Clock& clock_;
   Observer& observer_;
   std::string task_;
@@ -130,9 +137,9 @@ class Loop {
 
 }  // namespace
 
-std::string run_plan(store::Run& run, Scheduler& scheduler, const JudgeOfTask& judge_of, const search::Settings& settings,
+std::string run_plan(store::Run& run, Scheduler& scheduler, const JudgeOfTask& judge_of, const search::Settings& settings, const Between& between,
                      const std::atomic<bool>& stop, const Clock& clock, Observer& observer) {
-  return Loop(run, scheduler, judge_of, settings, clock, observer).run(stop);
+  return Loop(run, scheduler, judge_of, settings, between, clock, observer).run(stop);
 }
 
 }  // namespace ak::plan

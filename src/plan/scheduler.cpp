@@ -92,6 +92,12 @@ const Scheduler::Entry& Scheduler::entry(const std::string& task) const {
 
 Scheduler::Entry& Scheduler::entry(const std::string& task) { return const_cast<Entry&>(std::as_const(*this).entry(task)); }
 
+std::vector<std::string> Scheduler::tasks() const {
+  std::vector<std::string> ids;
+  for (const Entry& each : entries_) ids.push_back(each.facts.id);
+  return ids;
+}
+
 void Scheduler::update(const store::TaskState& state) {
   Entry& updated = entry(state.id);
   updated.state = {state.id, state.family, state.share_percent, state.baseline, state.incumbent, {}, state.moved_on};

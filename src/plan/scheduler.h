@@ -74,6 +74,7 @@ class Scheduler {
  public:
   Scheduler(std::vector<TaskFacts> tasks, double total_us, Budget budget, const Clock& clock, Rules rules = {});
 
+  std::vector<std::string> tasks() const;
   /// A task as the run now has it. Call after every change.
   void update(const store::TaskState& state);
   /// An experiment was spent on `task`, in `seconds`.

@@ -168,15 +168,15 @@ Json final_json(const RunView& run) {
   return {{"run_dir", run.directory},
           {"device", run.request.device},
           {"trials", run.trials()},
-          {"kept", run.kept()},
-          {"kernels_better", run.kernels_better()},
+          {"kept", run.kernels_better()},
+          {"kept_trials", run.kept()},
           {"tasks", tasks},
           {"end_to_end", run.end_to_end()}};
 }
 
 std::string summary_text(const RunView& run, size_t width, bool colour) {
   const Paint paint(colour);
-  return fmt::format("{}  {} experiments, {} kept; {} of {} kernels beat the best baseline\n\n{}\n{}",
+  return fmt::format("{}  {} experiments, {} steps forward; {} of {} kernels beat the best baseline\n\n{}\n{}",
                      paint.strong(cut(run.request.model, width)), run.trials(), run.kept(), run.kernels_better(), run.tasks.size(),
                      task_table(run, width, paint), end_to_end_table(run, width, paint));
 }

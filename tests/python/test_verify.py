@@ -84,7 +84,7 @@ def test_kernels_that_are_right_are_engaged_and_at_parity(families, session, tmp
     assert result["parity"] and result["engaged"] and result["input_sets"] == 3 and result["taken_out"] == [] and result["graphs_to_inductor"] == []
     assert 0 < result["max_error_over_eager_error"] <= 2 and 0 < result["norm_error_over_eager_error"] <= 1.25
     (replaced,) = result["replaced"]
-    assert replaced["task"] == TASK["id"] and replaced["regions"] == replaced["calls_per_forward"] == 3
+    assert replaced["task"] == TASK["id"] and replaced["regions"] == replaced["calls"] == 3
     assert replaced["shapes"] == [{"x": [ROWS, WIDTH], "weight": [WIDTH]}] and replaced["us_saved"] == pytest.approx(27.0)
     assert set(result["vs"]) == {"eager", "torch.compile", "replacement_off"}
     for entry in result["vs"].values():

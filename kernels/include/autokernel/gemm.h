@@ -50,7 +50,8 @@ inline void transpose(Floats<W> (&v)[W]) {
 /// Pack a panel: `panel[k * panel_row + j] = source[j * row + k * column]` for j < rows and k < depth, 0 for rows <= j < width.
 /// `width` is a multiple of 16.
 template <class P, class S>
-[[gnu::noinline]] inline void pack_panel(P* panel, int64_t panel_row, int64_t width, const S* source, int64_t row, int64_t column, int64_t rows, int64_t depth) {
+[[gnu::noinline]] inline void pack_panel(P* panel, int64_t panel_row, int64_t width, const S* source, int64_t row, int64_t column,
+                                         int64_t rows, int64_t depth) {
   constexpr int W = native_lanes;
   for (int64_t j = 0; j < width; j += W) {
     const int64_t here = rows - j < W ? rows - j : W;
@@ -78,7 +79,8 @@ template <class P, class S>
 
 /// Copy a block of rows as float: `to[i * to_row + k] = from[i * row + k * column]`, 0 for depth <= k < width.
 template <class S>
-[[gnu::noinline]] inline void copy_rows(float* to, int64_t to_row, const S* from, int64_t row, int64_t column, int64_t rows, int64_t depth, int64_t width) {
+[[gnu::noinline]] inline void copy_rows(float* to, int64_t to_row, const S* from, int64_t row, int64_t column, int64_t rows, int64_t depth,
+                                        int64_t width) {
   constexpr int W = native_lanes;
   for (int64_t i = 0; i < rows; ++i) {
     int64_t k = 0;
@@ -187,7 +189,8 @@ inline void multiply_strip(const float* x, int64_t x_row, int64_t count, const B
       int64_t k = 0;
       do {
         const int64_t links = depth - k < chain ? depth - k : chain;
-        multiply_tile<rows, part, ahead>(x + i * x_row + k, x_row, b + k * b_row + j, b_row, links, c + i * c_row + j, c_row, resume || k > 0);
+        multiply_tile<rows, part, ahead>(x + i * x_row + k, x_row, b + k * b_row + j, b_row, links, c + i * c_row + j, c_row,
+                                         resume || k > 0);
         k += links;
       } while (k < depth);
     }

@@ -24,7 +24,8 @@ struct Outcome {
   enum class Kind { done, cannot_load, does_not_fit, crashed, timed_out, out_of_memory, forbidden, tampered } kind = Kind::done;
   std::string text;
   int signal = 0;
-  double us = 0;  // of a launch, on the judge's clock
+  double us = 0;         // of a launch, on the judge's clock
+  double waited_us = 0;  // of it, for how long threads of host and judge together were ready to run and had no CPU
 
   bool ok() const { return kind == Kind::done; }
 };
@@ -74,6 +75,8 @@ class Host {
   Outcome end_of_process(const ExitStatus& status) const;
   bool status_is_clean() const;
   void fill_command(const Program& program);
+  void watch_threads();
+  double waited_us() const;
 
   int workers_;
   HostLimits limits_;
@@ -82,6 +85,7 @@ class Host {
   StatusPage* status_ = nullptr;
   std::span<std::byte> arena_;
   std::optional<Process> process_;
+  std::vector<Descriptor> schedules_;  // /proc/…/schedstat of the host's threads and ours
   uint32_t sequence_ = 0;
   int32_t sandbox_ = 0;
   bool ended_ = false;

@@ -73,6 +73,10 @@ TEST(Graph, NamesWhatIsMalformed) {
   EXPECT_THAT(with_node(R"({"name": "a", "op": "o", "out": [{"dtype": "float32", "shape": ["n"], "strides": [1]}]})"),
               HasSubstr("must be an integer"));
   EXPECT_THAT(with_node(R"({"name": "a", "op": "o", "out": ["tensor"]})"), HasSubstr("not an output"));
+  EXPECT_THAT(
+      with_node(
+          R"({"name": "a", "op": "o", "out": [{"dtype": "float32", "shape": [4294967296, 4294967296], "strides": [4294967296, 1]}]})"),
+      HasSubstr("more than 2^63 elements"));
   EXPECT_THAT(with_node(R"("a")"), HasSubstr("must be an object"));
   EXPECT_THAT(error_of([] { parse_graphs(Json::parse(R"({"schema": "autokernel.graph/2", "graphs": []})")); }),
               HasSubstr("not of the format"));

@@ -137,6 +137,20 @@ TEST(LaunchPlan, AnAbsentTensorIsNull) {
             Argument::Kind::null);
 }
 
+TEST(LaunchPlan, PreparesOnceOnlyWhatNeverChanges) {
+  const std::string prepare = "[[prepare]]\nkernel = \"pack\"\ngrid = [\"N\"]\nargs = [\"weight\", \"partial\"]\n\n[[launch]]";
+  const auto file = KernelFile::parse(replaced("[[launch]]", prepare), "kernel.cpp");
+  Task task = rmsnorm_task();
+  const auto once = make_concrete(file, task, task.workload[0], file.defaults(), {{"workers", 2}});
+  ASSERT_EQ(once.prepares.size(), 1u);
+  EXPECT_EQ(once.launches.size(), 1u);
+  for (Tensor& tensor : task.tensors) tensor.role = tensor.role == Role::weight ? Role::data : tensor.role;
+  const auto always = make_concrete(file, task, task.workload[0], file.defaults(), {{"workers", 2}});
+  EXPECT_TRUE(always.prepares.empty());
+  ASSERT_EQ(always.launches.size(), 2u);
+  EXPECT_EQ(always.launches[0].kernel, "pack");
+}
+
 TEST(LaunchPlan, RefusesWhatDoesNotFit) {
   const auto file = KernelFile::parse(source, "kernel.cpp");
   const Task task = rmsnorm_task();

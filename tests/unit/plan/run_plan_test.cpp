@@ -51,7 +51,7 @@ class RunPlanTest : public ::testing::Test {
     Scheduler scheduler({{"softmax_00000001", "softmax", 500, 1, 1, {}}, {"rmsnorm_00000002", "rmsnorm", 300, 1, 1, {}}}, 1000, budget,
                         fixture_.clock);
     return run_plan(
-        run, scheduler, [&](const std::string&) -> judge::Judge& { return judge_; }, {}, recorder_.stop, fixture_.clock, recorder_);
+        run, scheduler, [&](const std::string&) -> judge::Judge& { return judge_; }, {}, between_, recorder_.stop, fixture_.clock, recorder_);
   }
   static double cost(const judge::Candidate& candidate) {
     return candidate.point.contains("ROWS") ? separable_us(candidate.point)
@@ -59,6 +59,7 @@ class RunPlanTest : public ::testing::Test {
   }
 
   RunFixture fixture_;
+  Between between_;
   FakeJudge judge_{cost, &fixture_.clock, 1.5};
   Recorder recorder_;
 };
@@ -129,6 +130,23 @@ TEST_F(RunPlanTest, AnEnvironmentThatKeepsFailingEndsTheRunUncharged) {
   judge_.environment_failures = 0;
   EXPECT_EQ(play(run, {.minutes = std::nullopt, .experiments = 5}), "the experiments are done");
   EXPECT_EQ(run.experiments(), 5);
+}
+
+TEST_F(RunPlanTest, AKernelJudgedByHandMeanwhileIsTheIncumbentOfWhatFollows) {
+  store::Run run = new_run();
+  const std::string by_hand = read_file(run.best_path("rmsnorm_00000002")) + "// by hand\n";
+  int calls = 0;
+  between_ = [&] {
+    if (++calls != 3) return false;
+    search::TaskSearch search(run, judge_, "rmsnorm_00000002", {});
+    EXPECT_TRUE(search.bench_edited(by_hand, "mine").kept());
+    return true;
+  };
+  play(run, {.minutes = std::nullopt, .experiments = 12});
+  EXPECT_GE(run.experiments(), 13);
+  const auto& trials = run.state("rmsnorm_00000002").trials;
+  EXPECT_EQ(std::count_if(trials.begin(), trials.end(), [](const store::Trial& trial) { return trial.proposer == "hand"; }), 1);
+  EXPECT_NE(read_file(run.best_path("rmsnorm_00000002")).find("// by hand"), std::string::npos);
 }
 
 }  // namespace

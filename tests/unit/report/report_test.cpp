@@ -159,8 +159,8 @@ TEST(FinalJson, HasTheAgreedFields) {
   EXPECT_EQ(json.at("run_dir"), "runs/<tiny> & \"co\"");
   EXPECT_EQ(json.at("device"), "cpu");
   EXPECT_EQ(json.at("trials"), 5);
-  EXPECT_EQ(json.at("kept"), 3);
-  EXPECT_EQ(json.at("kernels_better"), 1);
+  EXPECT_EQ(json.at("kept_trials"), 3);
+  EXPECT_EQ(json.at("kept"), 1);
   const Json& first = json.at("tasks").at(0);
   EXPECT_EQ(first.at("task"), "softmax_1");
   EXPECT_EQ(first.at("family"), "softmax");
@@ -189,7 +189,7 @@ TEST(Summary, ShowsTasksAndTheModelWithinTheWidth) {
   for (const size_t width : {80u, 120u, 200u}) {
     const std::string text = summary_text(run(), width, false);
     for (const char* part : {"softmax_1", "42.5 %", "1.60x", "ours", "baseline", "eager", "1.314x", "1.290 to 1.340", "softmax_1 ×12",
-                             "5 experiments, 3 kept"}) {
+                             "5 experiments, 3 steps forward"}) {
       EXPECT_NE(text.find(part), std::string::npos) << part;
     }
     EXPECT_EQ(text.find('\x1b'), std::string::npos);

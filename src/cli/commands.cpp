@@ -1,0 +1,221 @@
+// Each command is the list of its steps.
+#include "cli/commands.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "cli/bench.h"
+#include "cli/doctor.h"
+#include "cli/engine_socket.h"
+#include "cli/session.h"
+#include "cli/steps.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "report/html.h"
+#include "report/progress.h"
+#include "report/summary.h"
+
+namespace ak::cli {
+namespace {
+
+constexpr double default_minutes = 10;
+
+/// Where progress goes: events to standard output with --json, else lines or the live view to standard error.
+std::unique_ptr<report::Progress> progress_for(const Options& options, const Clock& clock, const std::string& title) {
+  std::FILE* out = options.json ? stdout : stderr;
+  return report::make_progress(report::style_for(out, options.json), out, clock, title);
+}
+
+/// A session on the run that the options name, and what it needs while it lives.
+struct Opened {
+  SystemClock clock;
+  std::unique_ptr<report::Progress> progress;
+  std::optional<Session> session;
+};
+
+std::unique_ptr<Opened> open_for_request(Options& options) {
+  settle_request(options);
+  auto opened = std::make_unique<Opened>();
+  const std::filesystem::path directory = directory_for_request(options);
+  store::Run run = store::Run::open(directory, options.request, opened->clock);
+  opened->progress = progress_for(options, opened->clock, options.request.model);
+  opened->progress->note(fmt::format("{} {}", run.resumed() ? "resuming the run in" : "the run is in", directory.string()));
+  opened->session.emplace(std::move(run), opened->clock, *opened->progress);
+  listen_for_stop();
+  return opened;
+}
+
+std::unique_ptr<Opened> open_existing(const Options& options) {
+  auto opened = std::make_unique<Opened>();
+  store::Run run = store::Run::open_existing(existing_directory(options), opened->clock);
+  opened->progress = progress_for(options, opened->clock, run.request().model);
+  opened->session.emplace(std::move(run), opened->clock, *opened->progress);
+  listen_for_stop();
+  return opened;
+}
+
+void print_json(const Json& json) { fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace)); }
+
+plan::Budget budget_of(const Options& options, const store::Run& run) {
+  if (options.experiments) return {.minutes = std::nullopt, .experiments = std::max<int64_t>(0, *options.experiments - run.experiments())};
+  return {.minutes = options.minutes.value_or(default_minutes), .experiments = std::nullopt};
+}
+
+/// The end of `run` and `report`: pages written, the summary printed.
+void print_summary(const store::Run& run, bool json) {
+  const auto page = report::write_report(run);
+  const report::RunView view = report::view_of(run);
+  if (json) return print_json(report::final_json(view));
+  fmt::print("{}\nreport: {}\n", report::summary_text(view, report::width_of(stdout), report::colour_for(stdout)), page.string());
+}
+
+void print_progress(const Options& options, const Json& json, const std::string& text) {
+  if (options.json) return print_json(json);
+  fmt::print("{}\n", text);
+}
+
+}  // namespace
+
+Exit doctor(Options& options) {
+  const auto findings = examine_machine();
+  if (options.json) {
+    print_json(doctor_json(findings));
+  } else {
+    fmt::print("{}", doctor_text(findings));
+  }
+  return healthy(findings) ? Exit::done : Exit::failed;
+}
+
+Exit run(Options& options) {
+  const auto opened = open_for_request(options);
+  Session& session = *opened->session;
+  capture_model(session);
+  measure_nodes(session);
+  extract_tasks(session, options.top);
+  measure_baselines(session);
+  if (!stop_requested()) search_kernels(session, budget_of(options, session.run()), {});
+  const bool interrupted = stop_requested();
+  if (!interrupted) {
+    bundle_winners(session);
+    verify_model(session, options.rounds);
+  }
+  opened->progress.reset();
+  print_summary(session.run(), options.json);
+  return interrupted ? Exit::interrupted : Exit::done;
+}
+
+Exit prepare(Options& options) {
+  const auto opened = open_for_request(options);
+  capture_model(*opened->session);
+  const auto& run = opened->session->run();
+  opened->progress.reset();
+  print_progress(options, {{"run_dir", run.directory().string()}}, fmt::format("prepared {}\nnext: autokernel profile --run-dir {}", run.directory().string(), run.directory().string()));
+  return Exit::done;
+}
+
+Exit profile(Options& options) {
+  const auto opened = open_existing(options);
+  measure_nodes(*opened->session);
+  const Json profile = read_json(opened->session->file("profile.json"));
+  opened->progress.reset();
+  print_progress(options, {{"run_dir", opened->session->run().directory().string()}, {"total_us", profile.at("total_us")}, {"nodes", profile.at("nodes").size()}},
+                 fmt::format("{} nodes, {:.1f} ms a forward\nnext: autokernel extract", profile.at("nodes").size(), profile.at("total_us").get<double>() * 1e-3));
+  return Exit::done;
+}
+
+Exit extract(Options& options) {
+  const auto opened = open_existing(options);
+  Session& session = *opened->session;
+  extract_tasks(session, options.top);
+  opened->progress.reset();
+  Json tasks = Json::array();
+  std::string text;
+  for (const std::string& id : session.run().task_ids()) {
+    const report::TaskView view{session.run().task(id), session.run().state(id)};
+    tasks.push_back({{"task", id}, {"family", view.state.family}, {"share_percent", view.state.share_percent}, {"shapes", view.shapes()}, {"kernel", session.run().kernel_path(id).string()}});
+    text += fmt::format("{:<32} {:>6.2f} %  {}\n", id, view.state.share_percent, view.shapes());
+  }
+  print_progress(options, {{"run_dir", session.run().directory().string()}, {"tasks", tasks}}, text + "next: autokernel next");
+  return Exit::done;
+}
+
+Exit next(Options& options) {
+  const auto opened = open_existing(options);
+  Session& session = *opened->session;
+  measure_baselines(session);
+  plan::Scheduler scheduler = make_scheduler(session, {});
+  opened->progress.reset();
+  const auto ranking = scheduler.ranking();
+  const auto chosen = scheduler.next();
+  Json list = Json::array();
+  std::string text;
+  for (const plan::Standing& standing : ranking) {
+    list.push_back({{"task", standing.task}, {"share", standing.share}, {"speedup", standing.speedup}, {"best_us", standing.best_us}, {"floor_us", standing.floor_us},
+                    {"speedup_ceiling", standing.speedup_ceiling}, {"moved_on", standing.moved_on ? Json(*standing.moved_on) : Json()}, {"why", plan::Scheduler::why(standing)}});
+    text += fmt::format("{} {:<32} {}{}\n", chosen == standing.task ? "→" : " ", standing.task, plan::Scheduler::why(standing), standing.moved_on ? "  [" + *standing.moved_on + "]" : "");
+  }
+  print_progress(options, {{"next", chosen ? Json(*chosen) : Json()}, {"ranking", list}},
+                 text + (chosen ? fmt::format("next: {}\nedit {}", *chosen, session.run().kernel_path(*chosen).string()) : "nothing is left that is worth the effort: autokernel verify"));
+  return Exit::done;
+}
+
+Exit bench(Options& options) {
+  const std::filesystem::path directory = existing_directory(options);
+  SystemClock clock;
+  Json result;
+  const auto edited = [&](const store::Run& run, const std::string& task) { return read_file(run.kernel_path(task)); };
+  const store::Run seen = store::Run::read_only(directory, clock);
+  const std::string task = [&] {
+    for (const std::string& id : seen.task_ids()) {
+      if (id == options.task || (id.rfind(options.task, 0) == 0 && !options.task.empty())) return id;
+    }
+    return seen.state(options.task).id;  // says what there is
+  }();
+  const Json request = {{"verb", "bench"}, {"arguments", {{"task", task}, {"note", options.note}, {"tune", options.tune}, {"kernel_text", edited(seen, task)}}}};
+  if (const auto answered = ask_engine(directory, request)) {
+    result = *answered;
+  } else {
+    const auto opened = open_existing(options);
+    result = bench_kernel(*opened->session, {task, options.note, edited(seen, task), options.tune});
+    opened->progress.reset();
+  }
+  if (options.json) {
+    print_json(result);
+  } else {
+    fmt::print("{}", bench_text(result));
+  }
+  if (!result.contains("experiment")) return Exit::environment;
+  return result.at("kept").get<bool>() ? Exit::done : Exit::not_kept;
+}
+
+Exit optimize(Options& options) {
+  const auto opened = open_existing(options);
+  Session& session = *opened->session;
+  const std::string only = options.task.empty() ? std::string() : session.find_task(options.task);
+  measure_baselines(session);
+  const std::string why = search_kernels(session, budget_of(options, session.run()), only);
+  opened->progress.reset();
+  print_progress(options, report::final_json(report::view_of(session.run())), fmt::format("{}\nended: {}", report::summary_text(report::view_of(session.run()), report::width_of(stdout), report::colour_for(stdout)), why));
+  return stop_requested() ? Exit::interrupted : Exit::done;
+}
+
+Exit verify(Options& options) {
+  const auto opened = open_existing(options);
+  Session& session = *opened->session;
+  bundle_winners(session);
+  const Json verification = verify_model(session, options.rounds);
+  opened->progress.reset();
+  const report::RunView view = report::view_of(session.run());
+  print_progress(options, verification, report::summary_text(view, report::width_of(stdout), report::colour_for(stdout)));
+  return verification.is_null() || verification.value("parity", true) ? Exit::done : Exit::does_not_hold;
+}
+
+Exit report(Options& options) {
+  SystemClock clock;
+  print_summary(store::Run::read_only(existing_directory(options), clock), options.json);
+  return Exit::done;
+}
+
+}  // namespace ak::cli

@@ -1,0 +1,124 @@
+// The command line: words to options by CLI11, options to a command, errors to a message and an exit code.
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <functional>
+
+#include "cli/commands.h"
+#include "core/error.h"
+#include "core/log.h"
+
+namespace {
+
+using ak::cli::Exit;
+using ak::cli::Options;
+using Command = std::function<Exit(Options&)>;
+
+void add_request(CLI::App& command, Options& options) {
+  command.add_option("MODEL", options.request.model, "file.py:Class, module:Class, hf:CONFIG_DIR, or file.py:function that returns (model, inputs)")->required();
+  command.add_option("--input-shape", options.input_shape, "shape of the model's input, like 1,256; a function brings its own");
+  command.add_option("--dtype", options.request.dtype, "float32, float16 or bfloat16")->capture_default_str();
+  command.add_option("--device", options.request.device, "cpu, auto, or null (nothing is compiled or timed)")->capture_default_str();
+  command.add_option("--backend", options.request.backend, "cpu or auto")->capture_default_str();
+  command.add_option("--seed", options.request.seed, "of inputs, weights and the search")->capture_default_str();
+  command.add_flag("--fresh", options.fresh, "start again in a new directory");
+}
+
+void add_budget(CLI::App& command, Options& options) {
+  auto* minutes = command.add_option("--minutes", options.minutes, "minutes of search; set-up, baselines and verification come on top (default 10)")->check(CLI::PositiveNumber);
+  command.add_option("--experiments", options.experiments, "end the search after so many trials in this run")->check(CLI::NonNegativeNumber)->excludes(minutes);
+}
+
+void add_common(CLI::App& command, Options& options) {
+  command.add_option("--run-dir", options.run_directory, "the run's directory");
+  command.add_flag("--json", options.json, "machine-readable output on standard output");
+}
+
+struct CommandLine {
+  CLI::App app{"AutoKernel: from any PyTorch model to a proven faster one.", "autokernel"};
+  Options options;
+  Command chosen;
+
+  CommandLine() {
+    app.set_version_flag("--version", AK_VERSION);
+    app.require_subcommand(1);
+    app.footer("A first run:  autokernel run examples/models/llama.py:Llama --input-shape 1,128 --device cpu --minutes 3");
+    bool* verbose = &verbose_;
+    app.add_flag_callback("-v,--verbose", [verbose] { *verbose = true; }, "say more on standard error");
+
+    CLI::App& doctor = add("doctor", "what is here, what is missing, and how to get it", ak::cli::doctor);
+    doctor.add_flag("--json", options.json, "machine-readable output");
+
+    CLI::App& run = add("run", "the whole job: profile, extract, search, put back, verify, report; resumes where it was", ak::cli::run);
+    add_request(run, options);
+    add_budget(run, options);
+    run.add_option("--top", options.top, "at most so many tasks")->capture_default_str()->check(CLI::PositiveNumber);
+    run.add_option("--rounds", options.rounds, "measurements of each variant of the model at the end")->capture_default_str()->check(CLI::PositiveNumber);
+    add_common(run, options);
+
+    CLI::App& prepare = add("prepare", "make the run directory: load the model and capture its graph", ak::cli::prepare);
+    add_request(prepare, options);
+    add_common(prepare, options);
+
+    add_common(add("profile", "measure the time of every node of the graph", ak::cli::profile), options);
+
+    CLI::App& extract = add("extract", "match the families in the graph: a task for each kind of region", ak::cli::extract);
+    extract.add_option("--top", options.top, "at most so many tasks")->capture_default_str()->check(CLI::PositiveNumber);
+    add_common(extract, options);
+
+    add_common(add("next", "which task is worth the next minutes, and why", ak::cli::next), options);
+
+    CLI::App& bench = add("bench", "judge the edited kernel file of a task; keep or revert it", ak::cli::bench);
+    bench.add_option("TASK", options.task, "a task of the run, or the beginning of its name")->required();
+    bench.add_option("--note", options.note, "what was changed, and why");
+    bench.add_option("--tune", options.tune, "let the search turn the file's tunables for so many trials")->check(CLI::NonNegativeNumber);
+    add_common(bench, options);
+
+    CLI::App& optimize = add("optimize", "search: all tasks by expected gain, or one", ak::cli::optimize);
+    optimize.add_option("TASK", options.task, "only this task");
+    add_budget(optimize, options);
+    add_common(optimize, options);
+
+    CLI::App& verify = add("verify", "put the winners back into the model and measure the whole", ak::cli::verify);
+    verify.add_option("--rounds", options.rounds, "measurements of each variant of the model")->capture_default_str()->check(CLI::PositiveNumber);
+    add_common(verify, options);
+
+    add_common(add("report", "summary table, report.html and progress.svg", ak::cli::report), options);
+  }
+
+  int run(int count, char** words) {
+    try {
+      app.parse(count, words);
+    } catch (const CLI::ParseError& error) {
+      const int code = app.exit(error);
+      return code == 0 ? 0 : static_cast<int>(Exit::usage);
+    }
+    if (verbose_) ak::set_log_level("info");
+    return static_cast<int>(chosen(options));
+  }
+
+ private:
+  CLI::App& add(const std::string& name, const std::string& summary, Command command) {
+    CLI::App* sub = app.add_subcommand(name, summary);
+    sub->callback([this, command] { chosen = command; });
+    return *sub;
+  }
+
+  bool verbose_ = false;
+};
+
+}  // namespace
+
+int main(int count, char** words) {
+  ::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of write()
+  try {
+    return CommandLine().run(count, words);
+  } catch (const ak::Error& error) {
+    fmt::print(stderr, "autokernel: {}\n", error.what());
+    if (!error.what_to_do().empty()) fmt::print(stderr, "  → {}\n", error.what_to_do());
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "autokernel: {}\n", error.what());
+  }
+  return static_cast<int>(Exit::failed);
+}

@@ -1,0 +1,92 @@
+// From words to a request.
+#include "cli/options.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "core/dtype.h"
+#include "core/error.h"
+
+namespace ak::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<int64_t> parse_shape(const std::string& text) {
+  std::vector<int64_t> shape;
+  const char* at = text.data();
+  const char* end = at + text.size();
+  while (at < end) {
+    int64_t extent = 0;
+    const auto [next, error] = std::from_chars(at, end, extent);
+    if (error != std::errc() || extent <= 0 || (next < end && *next != ',')) {
+      throw Error("--input-shape " + text + " is not a list of positive integers", "write it like 1,256");
+    }
+    shape.push_back(extent);
+    at = next < end ? next + 1 : end;
+  }
+  return shape;
+}
+
+fs::path newest_run(const fs::path& parent) {
+  fs::path newest;
+  fs::file_time_type time{};
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(parent, ignored)) {
+    const fs::path journal = entry.path() / "journal.jsonl";
+    if (!fs::exists(entry.path() / "run.toml") || !fs::exists(journal)) continue;
+    if (newest.empty() || fs::last_write_time(journal) > time) {
+      newest = entry.path();
+      time = fs::last_write_time(journal);
+    }
+  }
+  return newest;
+}
+
+}  // namespace
+
+void settle_request(Options& options) {
+  store::RunRequest& request = options.request;
+  request.input_shape = parse_shape(options.input_shape);
+  const Dtype dtype = parse_dtype(request.dtype);
+  if (dtype != Dtype::float32 && dtype != Dtype::float16 && dtype != Dtype::bfloat16) {
+    throw Error("a model cannot run in " + request.dtype, "use float32, float16 or bfloat16");
+  }
+  request.dtype = name_of(dtype);
+  if (request.device == "auto") request.device = "cpu";
+  if (request.device == "cuda") {
+    throw Error("this version searches kernels on the CPU only", "use --device cpu; `autokernel doctor` says what is here");
+  }
+  if (request.device != "cpu" && request.device != "null") throw Error("unknown device '" + request.device + "'", "use cpu, cuda, null or auto");
+  if (request.backend == "auto") request.backend = "cpu";
+  if (request.backend != "cpu") throw Error("the backend '" + request.backend + "' needs a GPU", "use --backend cpu");
+  const size_t colon = request.model.rfind(':');
+  if (colon == std::string::npos || colon + 1 == request.model.size()) {
+    throw Error("MODEL is '" + request.model + "'", "write file.py:Class, module:Class, hf:CONFIG_DIR or file.py:function");
+  }
+  const std::string source = request.model.substr(0, colon);
+  if (source.size() > 3 && source.substr(source.size() - 3) == ".py") request.model = fs::absolute(source).lexically_normal().string() + request.model.substr(colon);
+}
+
+fs::path directory_for_request(const Options& options) {
+  if (!options.run_directory.empty()) return options.run_directory;
+  const fs::path directory = store::Run::default_directory(options.request);
+  if (!options.fresh || !fs::exists(directory)) return directory;
+  for (int number = 2;; ++number) {
+    fs::path next = directory.string() + "-" + std::to_string(number);
+    if (!fs::exists(next)) return next;
+  }
+}
+
+fs::path existing_directory(const Options& options) {
+  if (!options.run_directory.empty()) return options.run_directory;
+  for (fs::path directory = fs::current_path(); directory != directory.parent_path(); directory = directory.parent_path()) {
+    if (fs::exists(directory / "run.toml") && fs::exists(directory / "journal.jsonl")) return directory;
+  }
+  fs::path newest = newest_run("autokernel-runs");
+  if (newest.empty()) throw Error("there is no run here", "start one with `autokernel run MODEL` or `autokernel prepare MODEL`, or name one with --run-dir");
+  return newest;
+}
+
+}  // namespace ak::cli

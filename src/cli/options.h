@@ -1,0 +1,38 @@
+// What the command line asked for.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "store/run.h"
+
+namespace ak::cli {
+
+/// Options of all commands; each command reads its own.
+struct Options {
+  store::RunRequest request;          // run, prepare
+  std::string input_shape;            // as given: "1,256"
+  std::filesystem::path run_directory;  // empty: the default
+  bool fresh = false, json = false;
+  std::optional<double> minutes;
+  std::optional<int64_t> experiments;
+  int64_t top = 12, rounds = 25, tune = 0;
+  std::string task, note;
+};
+
+/// Exit codes (docs/formats/command-line.md).
+enum class Exit : int { done = 0, failed = 1, usage = 2, not_kept = 3, environment = 4, does_not_hold = 5, interrupted = 130 };
+
+/// Check what was asked and fill in what `auto` means.
+/// errors: a shape that is no list of positive integers, an unknown dtype, device or backend, a device that is not there.
+void settle_request(Options& options);
+
+/// Where the run of `options.request` lives: --run-dir, else the default, with --fresh the next free name beside it.
+std::filesystem::path directory_for_request(const Options& options);
+
+/// The run that a part of a run works on: --run-dir, else the run directory that holds the working directory, else the newest in autokernel-runs/.
+/// errors: there is none.
+std::filesystem::path existing_directory(const Options& options);
+
+}  // namespace ak::cli

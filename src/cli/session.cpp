@@ -1,0 +1,128 @@
+// Lazy starts: `report` needs no worker, `bench` no model graph.
+#include "cli/session.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "core/file.h"
+
+namespace ak::cli {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto judge_timeout = 60s;
+
+std::atomic<bool> stop_flag = false;  // set by a signal handler, which can reach nothing else
+
+extern "C" void on_stop_signal(int) {
+  if (stop_flag.exchange(true)) ::_exit(static_cast<int>(Exit::interrupted));
+}
+
+/// Fixtures by the PyTorch worker.
+class WorkerFixtures final : public judge::FixtureSource {
+ public:
+  explicit WorkerFixtures(Session& session) : session_(session), directory_("autokernel-fixtures-") {}
+
+  judge::Fixture make(const kernel::Task& task, const Json& test_case) override {
+    const std::filesystem::path own = directory_.path() / std::to_string(made_++);  // the worker's file names are always the same
+    std::filesystem::create_directory(own);
+    const bridge::FixtureFiles files = session_.worker().fixtures(task, test_case, own);
+    return {files.inputs, files.expected};
+  }
+
+ private:
+  Session& session_;
+  TemporaryDirectory directory_;
+  int64_t made_ = 0;
+};
+
+search::Ceilings measure_ceilings(judge::JudgeProcess& process) {
+  const auto answer = process.call("ceilings", Json::object(), judge_timeout);
+  if (!answer) throw Error("the judge did not measure the machine's ceilings: " + process.last_end(), "`autokernel doctor` says what is here");
+  search::Ceilings ceilings{.bytes_per_second = answer->at("copy_bytes_per_s"), .flops_per_second = {}};
+  for (const auto& [dtype, rate] : answer->at("flops_per_s").items()) ceilings.flops_per_second[parse_dtype(dtype)] = rate;
+  return ceilings;
+}
+
+}  // namespace
+
+const std::atomic<bool>& stop_requested() { return stop_flag; }
+void request_stop() { stop_flag = true; }
+
+void listen_for_stop() {
+  struct sigaction action {};
+  action.sa_handler = on_stop_signal;
+  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+}
+
+Session::Session(store::Run run, const Clock& clock, report::Progress& progress) : run_(std::move(run)), clock_(clock), progress_(progress) {}
+Session::~Session() = default;
+
+const graph::Families& Session::families() {
+  if (!families_) families_ = graph::load_families(home_directory() / "kernels");
+  return *families_;
+}
+
+bridge::Worker& Session::worker() {
+  if (worker_) return *worker_;
+  progress_.phase("start PyTorch and load the model");
+  worker_ = std::make_unique<bridge::ProcessWorker>(bridge::WorkerOptions{.log = file("worker.log")});
+  worker_->set_progress([this](const std::string& text, int64_t done, int64_t total) { progress_.phase_progress(text, done, total); });
+  const store::RunRequest& request = run_.request();
+  const bridge::LoadedModel loaded = worker_->load({.model = request.model, .input_shape = request.input_shape, .dtype = request.dtype, .device = "cpu", .seed = request.seed});
+  for (const std::string& warning : loaded.warnings) progress_.note(warning);
+  return *worker_;
+}
+
+const compile::CppCompiler& Session::compiler() {
+  if (!compiler_) compiler_ = compile::CppCompiler::find(home_directory() / "kernels" / "include", cache_directory() / "compile");
+  return *compiler_;
+}
+
+judge::JudgeProcess& Session::judge_process() {
+  if (!judge_process_) judge_process_ = std::make_unique<judge::JudgeProcess>(judge::judge_beside_program());
+  return *judge_process_;
+}
+
+judge::Judge& Session::judge_of(const std::string& task) {
+  if (judge_ && judge_task_ == task) return *judge_;
+  judge_.reset();
+  if (is_null_device()) {
+    judge_ = std::make_unique<judge::NullJudge>();
+  } else {
+    if (!fixtures_) fixtures_ = std::make_unique<WorkerFixtures>(*this);
+    judge_ = std::make_unique<judge::ProcessJudge>(run_.task(task), judge_process(), compiler(), *fixtures_);
+  }
+  judge_task_ = task;
+  return *judge_;
+}
+
+const search::Settings& Session::settings() {
+  if (settings_) return *settings_;
+  settings_.emplace();
+  settings_->seed = static_cast<uint64_t>(run_.request().seed);
+  if (is_null_device()) {
+    settings_->device_facts = {{"workers", 2}, {"l2_bytes", 1 << 20}, {"l3_bytes", 1 << 25}};
+  } else {
+    settings_->device_facts = judge_process().facts();
+    settings_->ceilings = measure_ceilings(judge_process());
+  }
+  return *settings_;
+}
+
+std::string Session::find_task(const std::string& name) const {
+  std::vector<std::string> found;
+  for (const std::string& id : run_.task_ids()) {
+    if (id == name) return id;
+    if (id.rfind(name, 0) == 0) found.push_back(id);
+  }
+  if (found.size() == 1) return found.front();
+  run_.state(found.empty() ? name : "");  // says what there is
+  throw Error(fmt::format("'{}' is the beginning of {} tasks: {}", name, found.size(), fmt::join(found, ", ")), "give more of the name");
+}
+
+}  // namespace ak::cli

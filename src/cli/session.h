@@ -1,0 +1,70 @@
+// What the commands on a run share: the run, the families, the worker with the model loaded, the judges of its tasks.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "bridge/process_worker.h"
+#include "cli/options.h"
+#include "core/clock.h"
+#include "graph/family.h"
+#include "judge/null_judge.h"
+#include "judge/process_judge.h"
+#include "report/progress.h"
+#include "search/task_search.h"
+#include "store/run.h"
+
+namespace ak::cli {
+
+/// Set by Ctrl-C and SIGTERM; a second signal ends the program at once.
+const std::atomic<bool>& stop_requested();
+/// As Ctrl-C does.
+void request_stop();
+/// Install the handlers.
+void listen_for_stop();
+
+/// A run and the processes that serve it. Everything is started when first needed.
+class Session {
+ public:
+  Session(store::Run run, const Clock& clock, report::Progress& progress);
+  ~Session();
+
+  store::Run& run() { return run_; }
+  const Clock& clock() const { return clock_; }
+  std::filesystem::path file(const std::string& name) const { return run_.directory() / name; }
+  bool has(const std::string& name) const { return std::filesystem::exists(file(name)); }
+  report::Progress& progress() { return progress_; }
+  bool is_null_device() const { return run_.request().device == "null"; }
+
+  const graph::Families& families();
+  /// The worker, with the model of the run loaded.
+  bridge::Worker& worker();
+  /// The judge of one task; closes the one before.
+  judge::Judge& judge_of(const std::string& task);
+  /// Facts, ceilings, strategy and seed for the search.
+  const search::Settings& settings();
+  judge::JudgeProcess& judge_process();
+  const compile::CppCompiler& compiler();
+
+  /// The one task whose id is, or begins with, `name`.
+  /// errors: none or several; lists what there is.
+  std::string find_task(const std::string& name) const;
+
+ private:
+  store::Run run_;
+  const Clock& clock_;
+  report::Progress& progress_;
+  std::optional<graph::Families> families_;
+  std::unique_ptr<bridge::ProcessWorker> worker_;
+  std::optional<compile::CppCompiler> compiler_;
+  std::unique_ptr<judge::JudgeProcess> judge_process_;
+  std::unique_ptr<judge::FixtureSource> fixtures_;
+  std::unique_ptr<judge::Judge> judge_;
+  std::string judge_task_;
+  std::optional<search::Settings> settings_;
+};
+
+}  // namespace ak::cli

@@ -1,0 +1,239 @@
+// The main job, step by step.
+#include "cli/steps.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "cli/bench.h"
+#include "cli/engine_socket.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "graph/graph.h"
+#include "graph/match.h"
+#include "graph/pattern.h"
+#include "graph/region.h"
+#include "kernel/launch_plan.h"
+
+namespace ak::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double smallest_share = 0.005;     // of the model's time; below, a task cannot pay for its search
+constexpr int64_t profile_iterations = 10;
+constexpr int64_t baseline_rounds = 15;
+constexpr int confirmation_rounds = 3;       // kernel, baseline, kernel, baseline, …
+constexpr int64_t confirmation_samples = 7;  // of the baseline in each
+
+double median(std::vector<double> values) {
+  AK_CHECK(!values.empty(), "a median has values");
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+/// Medians of the kinds that ran; a kind that failed is announced.
+std::map<std::string, double> baseline_medians(Session& session, const kernel::Task& task, const std::vector<std::string>& kinds, int64_t rounds) {
+  bridge::BaselineRequest request{.task = task, .binding = task.workload.front(), .seed = session.run().request().seed, .kinds = kinds, .rounds = rounds,
+                                  .flush_bytes = session.judge_process().opened().at("flush_bytes")};
+  std::map<std::string, double> medians;
+  for (const auto& [kind, times] : session.worker().baseline(request)) {
+    if (times.samples_us.empty()) {
+      session.progress().note(fmt::format("{}: no {} baseline: {}", task.id, kind, times.error));
+    } else {
+      medians[kind] = median(times.samples_us);
+    }
+  }
+  return medians;
+}
+
+/// Bytes that a tensor of a binding spans in memory: a broadcast dim counts once.
+int64_t bytes_of(const kernel::Task& task, const kernel::Tensor& tensor, const kernel::Binding& binding) {
+  const auto shape = task.shape(tensor, binding), strides = task.strides(tensor, binding);
+  int64_t bytes = size_bytes(tensor.dtype);
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (strides[i] != 0) bytes *= shape[i];
+  }
+  return bytes;
+}
+
+/// The time of a copy (or read) of the bytes that the task must move, on the judge's clock.
+double floor_us(Session& session, const kernel::Task& task) {
+  int64_t read = 0, written = 0;
+  for (const kernel::Tensor& tensor : task.tensors) {
+    if (!tensor.absent) (tensor.role == kernel::Role::output ? written : read) += bytes_of(task, tensor, task.workload.front());
+  }
+  const auto answer = session.judge_process().call("floor", {{"read_bytes", read}, {"write_bytes", written}}, std::chrono::seconds(60));
+  return answer ? answer->at("us").get<double>() : 0;
+}
+
+/// The null device has no clock: a baseline that its made-up kernels sometimes beat.
+store::Baseline made_up_baseline() { return {{{"eager", 200.0}, {"compile", 100.0}}, "compile", 100.0, 200.0, 40.0}; }
+
+store::Baseline measure_baseline(Session& session, const kernel::Task& task) {
+  if (session.is_null_device()) return made_up_baseline();
+  store::Baseline baseline;
+  baseline.kinds_us = baseline_medians(session, task, {"eager", "library", "compile"}, baseline_rounds);
+  if (baseline.kinds_us.empty()) throw Error("no baseline of " + task.id + " could be measured", "see worker.log in the run directory");
+  const auto best = std::min_element(baseline.kinds_us.begin(), baseline.kinds_us.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  baseline.best_kind = best->first;
+  baseline.best_us = best->second;
+  baseline.eager_us = baseline.kinds_us.count("eager") != 0 ? baseline.kinds_us.at("eager") : best->second;
+  baseline.floor_us = std::max(floor_us(session, task), search::roofline_us(task, session.settings().ceilings));
+  return baseline;
+}
+
+fs::path starter_of(const graph::Family& family, kernel::Backend backend) { return family.folder / kernel::file_name(backend); }
+
+/// The incumbent's numbers against the baseline, measured in turn.
+struct Confirmation {
+  double kernel_us = 0, baseline_us = 0;
+  double speedup() const { return kernel_us > 0 ? baseline_us / kernel_us : 0; }
+};
+
+Confirmation confirm(Session& session, const kernel::Task& task, const judge::Candidate& winner, const std::string& kind) {
+  std::vector<double> kernel_us, baseline_us;
+  for (int round = 0; round < confirmation_rounds; ++round) {
+    kernel_us.push_back(session.judge_of(task.id).time_us(winner));
+    const auto medians = baseline_medians(session, task, {kind}, confirmation_samples);
+    if (!medians.empty()) baseline_us.push_back(medians.begin()->second);
+  }
+  if (baseline_us.empty()) baseline_us.push_back(session.run().state(task.id).baseline->best_us);
+  return {median(kernel_us), median(baseline_us)};
+}
+
+void write_bundle(Session& session, const kernel::Task& task, const judge::Candidate& winner, const Confirmation& confirmation) {
+  const fs::path directory = session.file("bundles") / task.id;
+  const std::string text = winner.file.with_defaults(winner.point);
+  const auto compiled = session.compiler().compile({text, kernel::macros(winner.file, task, winner.point)});
+  if (!compiled.compiled) throw Error("the winner of " + task.id + " does not compile any more", "see the compiler's message: " + compiled.log);
+  fs::create_directories(directory);
+  fs::copy_file(compiled.module, directory / "kernel.so", fs::copy_options::overwrite_existing);
+  write_file(directory / kernel::file_name(winner.file.backend()), text);
+  write_json(directory / "task.json", kernel::to_json(task));
+  write_json(directory / "bundle.json", {{"schema", "autokernel.bundle/1"}, {"task", kernel::to_json(task)}, {"kernel_file", kernel::file_name(winner.file.backend())},
+                                         {"module", "kernel.so"}, {"backend", kernel::name_of(winner.file.backend())}, {"architecture", session.compiler().target()},
+                                         {"point", winner.point}, {"speedup_vs_best", confirmation.speedup()}, {"us", confirmation.kernel_us},
+                                         {"baseline_us", confirmation.baseline_us}});
+}
+
+}  // namespace
+
+void capture_model(Session& session) {
+  if (session.has("graph.json") && session.has("patterns.json")) return;
+  session.progress().phase("capture the model's graph");
+  const bridge::CaptureResult captured = session.worker().capture(session.file("graph.json"));
+  session.progress().note(fmt::format("{} nodes in {} graph{}, captured by {}", captured.nodes, captured.graphs, captured.graphs == 1 ? "" : "s", captured.capture));
+  if (!captured.reason.empty()) session.progress().note("captured by dynamo with graph breaks, since torch.export cannot: " + captured.reason);
+  session.progress().phase("trace the families' spellings");
+  const bridge::PatternsResult patterns = session.worker().patterns(home_directory() / "kernels", {session.run().request().dtype}, session.file("patterns.json"));
+  for (const auto& error : patterns.errors) session.progress().note(fmt::format("{} is not matched as {}: {}", error.family, error.spelling, error.message));
+}
+
+void measure_nodes(Session& session) {
+  if (session.has("profile.json")) return;
+  if (!session.has("graph.json")) capture_model(session);
+  session.progress().phase("measure the time of each node");
+  session.worker().profile(profile_iterations, session.file("profile.json"));
+}
+
+void extract_tasks(Session& session, int64_t top) {
+  if (!session.run().task_ids().empty()) return;
+  if (!session.has("profile.json")) measure_nodes(session);
+  session.progress().phase("match the families in the graph");
+  const auto graphs = graph::parse_graphs(read_json(session.file("graph.json")));
+  const auto patterns = graph::parse_patterns(read_json(session.file("patterns.json")), session.families());
+  const auto profile = graph::parse_profile(read_json(session.file("profile.json")));
+  const auto regions = graph::match(graphs, patterns, session.families());
+  int64_t made = 0;
+  const kernel::Backend backend = kernel::parse_backend(session.run().request().backend);
+  for (const graph::ProfiledTask& found : graph::extract_tasks(regions, session.families(), profile)) {
+    if (made == top || found.share < smallest_share) break;
+    const fs::path starter = starter_of(session.families().at(found.task.family), backend);
+    if (!fs::exists(starter)) {
+      session.progress().note(fmt::format("{} is left out: its family has no {}", found.task.id, starter.filename().string()));
+      continue;
+    }
+    session.run().add_task(found.task, 100 * found.share, found.profile_json(), read_file(starter), backend);
+    ++made;
+  }
+  if (made == 0) {
+    throw Error("none of the families is found in this model with at least 0.5 % of its time",
+                "the nine families are in kernels/; docs/formats/task.md says how to add a spelling or a family");
+  }
+  session.progress().note(fmt::format("{} regions found, {} tasks", regions.size(), made));
+}
+
+void measure_baselines(Session& session) {
+  std::vector<std::string> open;
+  for (const std::string& id : session.run().task_ids()) {
+    if (!session.run().state(id).baseline) open.push_back(id);
+  }
+  if (open.empty()) return;
+  session.progress().phase("measure what PyTorch needs");
+  for (size_t i = 0; i < open.size() && !stop_requested(); ++i) {
+    session.progress().phase_progress(open[i], static_cast<int64_t>(i), static_cast<int64_t>(open.size()));
+    session.run().record_baseline(open[i], measure_baseline(session, session.run().task(open[i])));
+  }
+}
+
+plan::Scheduler make_scheduler(Session& session, const plan::Budget& budget, const std::string& only) {
+  std::vector<plan::TaskFacts> facts;
+  for (const std::string& id : session.run().task_ids()) {
+    if (!only.empty() && id != only) continue;
+    const kernel::Task task = session.run().task(id);
+    const Json profile = read_json(session.file("tasks") / id / "task.json").at("profile");
+    const search::Space space(kernel::KernelFile::read(session.run().best_path(id)), task, session.settings().device_facts);
+    facts.push_back(plan::facts_of(task, profile, space.size()));
+  }
+  const double total_us = graph::parse_profile(read_json(session.file("profile.json"))).total_us;
+  plan::Scheduler scheduler(std::move(facts), total_us, budget, session.clock());
+  for (const std::string& id : session.run().task_ids()) {
+    if (only.empty() || id == only) scheduler.update(session.run().state(id));
+  }
+  return scheduler;
+}
+
+std::string search_kernels(Session& session, const plan::Budget& budget, const std::string& only) {
+  plan::Scheduler scheduler = make_scheduler(session, budget, only);
+  EngineSocket socket(session.run().directory());
+  const plan::Between serve = [&] { return socket.serve_pending([&](const Json& request) { return answer_client(session, request); }); };
+  return plan::run_plan(session.run(), scheduler, [&](const std::string& task) -> judge::Judge& { return session.judge_of(task); }, session.settings(), serve,
+                        stop_requested(), session.clock(), session.progress());
+}
+
+void bundle_winners(Session& session) {
+  if (session.is_null_device()) return;
+  session.progress().phase("measure winners and baselines in turn");
+  for (const std::string& id : session.run().task_ids()) {
+    const store::TaskState& state = session.run().state(id);
+    const fs::path directory = session.file("bundles") / id;
+    if (state.beats_baseline()) {
+      const kernel::Task task = session.run().task(id);
+      const kernel::KernelFile file = kernel::KernelFile::read(session.run().best_path(id));
+      const judge::Candidate winner{file, file.defaults()};
+      session.progress().phase_progress(id, 0, 0);
+      const Confirmation confirmation = confirm(session, task, winner, state.baseline->best_kind);
+      session.run().record_event({{"type", "confirmation"}, {"task", id}, {"kernel_us", confirmation.kernel_us}, {"baseline_us", confirmation.baseline_us},
+                                  {"speedup", confirmation.speedup()}, {"kind", state.baseline->best_kind}});
+      if (confirmation.speedup() > 1) {
+        write_bundle(session, task, winner, confirmation);
+        continue;
+      }
+      session.progress().note(fmt::format("{}: the winner does not hold against {} when measured in turn ({:.2f}x); the baseline is kept", id, state.baseline->best_kind, confirmation.speedup()));
+    }
+    fs::remove_all(directory);
+  }
+}
+
+Json verify_model(Session& session, int64_t rounds) {
+  if (session.is_null_device()) return nullptr;
+  session.progress().phase("put the kernels back and measure the whole model");
+  const Json verification = session.worker().verify(fs::absolute(session.run().directory()), {}, rounds, fs::absolute(session.file("verification.json")));
+  session.run().record_event({{"type", "verification"}, {"content", verification}});
+  return verification;
+}
+
+}  // namespace ak::cli

@@ -1,0 +1,30 @@
+// The main job as steps over a session. Each looks at what is there already, so that any of them may be repeated or resumed.
+#pragma once
+
+#include "cli/session.h"
+#include "plan/run_plan.h"
+
+namespace ak::cli {
+
+/// graph.json and patterns.json: load the model and capture it.
+void capture_model(Session& session);
+/// profile.json: the time of every node.
+void measure_nodes(Session& session);
+/// tasks/: match the families, and make a task of each kind of region, at most `top`, those under 0.5 % of the time left out.
+/// errors: nothing of the model is matched.
+void extract_tasks(Session& session, int64_t top);
+/// Experiment 0 of each task that has none: what PyTorch needs, and the floor.
+void measure_baselines(Session& session);
+
+/// The scheduler of the run's tasks (of one, where `only` is not empty).
+plan::Scheduler make_scheduler(Session& session, const plan::Budget& budget, const std::string& only = {});
+/// Search until the budget is spent or Ctrl-C. Serves `bench` from other processes between experiments.
+/// Returns why it ended.
+std::string search_kernels(Session& session, const plan::Budget& budget, const std::string& only);
+
+/// Measure each winner and its baseline in turn, and put those that win into bundles/; bundles that no longer win are removed.
+void bundle_winners(Session& session);
+/// verification.json: the model with its kernels against the model without. Null on the null device.
+Json verify_model(Session& session, int64_t rounds);
+
+}  // namespace ak::cli

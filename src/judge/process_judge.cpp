@@ -1,0 +1,198 @@
+// Each step fills the judgement and says whether to go on.
+#include "judge/process_judge.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "core/error.h"
+
+namespace ak::judge {
+namespace {
+
+constexpr std::chrono::seconds check_timeout(600), time_timeout(600);  // the judge's own limits are far below
+
+double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+void set_failure(Judgement& judgement, const Json& reply) {
+  judgement.verdict = parse_verdict(reply.at("verdict").get<std::string>());
+  judgement.rule = reply.value("rule", "");
+  judgement.evidence.update(reply.value("evidence", Json::object()));
+}
+
+void note_stage(Judgement& judgement, int stage) {
+  Json& stages = judgement.evidence["stages"];
+  if (stages.is_null()) stages = Json::array();
+  if (std::ranges::find(stages, Json(stage)) == stages.end()) stages.push_back(stage);
+}
+
+void set_case(Judgement& judgement, const StageCase& stage, const Json& test_case) {
+  judgement.evidence["stage"] = stage.stage;
+  judgement.evidence["case"] = test_case;
+}
+
+}  // namespace
+
+ProcessJudge::ProcessJudge(kernel::Task task, JudgeProcess& process, const compile::CppCompiler& compiler, FixtureSource& fixtures,
+                           JudgeSettings settings)
+    : task_(std::move(task)),
+      process_(process),
+      compiler_(compiler),
+      settings_(settings),
+      fixtures_(fixtures, task_, settings.fixture_bytes) {}
+
+compile::Source ProcessJudge::source_of(const Candidate& candidate) const {
+  return {candidate.file.text(), kernel::macros(candidate.file, task_, candidate.point)};
+}
+
+void ProcessJudge::compile_ahead(std::span<const Candidate> candidates, int threads) const {
+  std::vector<compile::Source> sources;
+  for (const Candidate& candidate : candidates) sources.push_back(source_of(candidate));
+  compiler_.compile(sources, threads, settings_.compile);
+}
+
+bool ProcessJudge::compile(const Candidate& candidate, Judgement& judgement, std::string& module) const {
+  const compile::Result compiled = compiler_.compile(source_of(candidate), settings_.compile);
+  judgement.compile_seconds += compiled.seconds;
+  module = compiled.module.string();
+  if (compiled.compiled) return true;
+  judgement.verdict = Verdict::does_not_compile;
+  judgement.evidence["log"] = compiled.log;
+  return false;
+}
+
+std::optional<Json> ProcessJudge::concrete(const Candidate& candidate, const std::string& module, const kernel::Binding& binding) const {
+  const Bindings facts = process_.facts();
+  if (!candidate.file.allows(kernel::plan_names(task_, binding, candidate.point, facts))) return std::nullopt;
+  Json plan = kernel::to_json(kernel::make_concrete(candidate.file, task_, binding, candidate.point, facts));
+  plan["module"] = module;
+  return plan;
+}
+
+Json ProcessJudge::request(const CaseFixture& fixture) const {
+  return {{"task", kernel::to_json(task_)},
+          {"case", fixture.test_case},
+          {"inputs", fixture.files.inputs.string()},
+          {"expected", fixture.files.expected.string()}};
+}
+
+std::optional<Json> ProcessJudge::ask(const std::string& verb, const Json& arguments, Judgement& judgement) {
+  auto reply = process_.call(verb, arguments, verb == "time" ? time_timeout : check_timeout);
+  if (!reply) {
+    judgement.verdict = Verdict::failed_environment;
+    judgement.evidence["message"] = "the judge died: " + process_.last_end();
+  }
+  return reply;
+}
+
+bool ProcessJudge::check(const Candidate& candidate, const std::string& module, const StageCase& stage, bool fresh, Judgement& judgement) {
+  const CaseFixture& fixture = fixtures_.get(stage.test_case, fresh);
+  std::optional<Json> plan;
+  try {
+    plan = concrete(candidate, module, fixture.binding);
+    if (!plan && stage.must_hold) throw Error(candidate.file.origin() + ": a `require` does not hold for this point and shape");
+  } catch (const Error& error) {
+    judgement.verdict = Verdict::does_not_fit;
+    judgement.evidence["message"] = error.what();
+    set_case(judgement, stage, fixture.test_case);
+    return false;
+  }
+  if (!plan) {
+    judgement.evidence["skipped_cases"] = judgement.evidence.value("skipped_cases", 0) + 1;
+    return true;
+  }
+  Json arguments = request(fixture);
+  arguments["candidate"] = std::move(*plan);
+  arguments["runs"] = stage.runs;
+  const auto reply = ask("check", arguments, judgement);
+  if (!reply) return false;
+  if (reply->at("verdict") == "pass") {
+    note_stage(judgement, stage.stage);
+    judgement.peak_memory_mb = std::max(judgement.peak_memory_mb, reply->at("evidence").value("arena_bytes", 0.0) * 1e-6);
+    return true;
+  }
+  set_failure(judgement, *reply);
+  set_case(judgement, stage, fixture.test_case);
+  return false;
+}
+
+bool ProcessJudge::later_stages(const Candidate& candidate, const std::string& module, Judgement& judgement) {
+  for (const StageCase& stage : later_cases(task_)) {
+    if (!check(candidate, module, stage, false, judgement)) return false;
+  }
+  return check(candidate, module, smoke_case(task_), true, judgement);
+}
+
+bool ProcessJudge::timing(const Candidate& candidate, const std::string& module, const Candidate* incumbent, Judgement& judgement) {
+  const StageCase timed = smoke_case(task_);
+  const CaseFixture& fixture = fixtures_.get(timed.test_case);
+  Json arguments = request(fixture);
+  arguments["candidate"] = *concrete(candidate, module, fixture.binding);
+  arguments["incumbent"] = Json();
+  if (incumbent != nullptr) {
+    std::string incumbent_module;
+    Judgement its_own;
+    if (!compile(*incumbent, its_own, incumbent_module)) throw Error("the incumbent no longer compiles: " + its_own.evidence.dump());
+    auto plan = concrete(*incumbent, incumbent_module, fixture.binding);
+    if (!plan) throw Error("the incumbent no longer fits its task");
+    arguments["incumbent"] = std::move(*plan);
+  }
+  arguments["minimum_gain"] = settings_.minimum_gain;
+  arguments["maximum_seconds"] = settings_.timing_seconds;
+  const auto reply = ask("time", arguments, judgement);
+  if (!reply) return false;
+  set_failure(judgement, *reply);
+  judgement.median_us = reply->value("median_us", 0.0);
+  if (judgement.verdict != Verdict::kept && judgement.verdict != Verdict::slower) set_case(judgement, timed, fixture.test_case);
+  return judgement.verdict == Verdict::kept;
+}
+
+void ProcessJudge::run(const Candidate& candidate, const Candidate* incumbent, Judgement& judgement) {
+  std::string module;
+  if (!compile(candidate, judgement, module)) return;
+  bool going = check(candidate, module, smoke_case(task_), false, judgement);
+  if (incumbent != nullptr) {
+    going = going && timing(candidate, module, incumbent, judgement) && later_stages(candidate, module, judgement);
+  } else {
+    going = going && later_stages(candidate, module, judgement) && timing(candidate, module, nullptr, judgement);
+  }
+  if (going) judgement.verdict = Verdict::kept;
+  process_.call("release", {{"module", module}}, check_timeout);  // the next candidate meets a host of its own
+}
+
+Judgement ProcessJudge::judge(const Candidate& candidate, const Candidate* incumbent) {
+  const double start = seconds_now();
+  Judgement judgement;
+  process_.opened();
+  try {
+    run(candidate, incumbent, judgement);
+  } catch (const Error& error) {
+    judgement.verdict = Verdict::failed_environment;
+    judgement.evidence["message"] = error.what();
+  }
+  judgement.judge_seconds = seconds_now() - start - judgement.compile_seconds;
+  return judgement;
+}
+
+double ProcessJudge::time_us(const Candidate& candidate) {
+  Judgement judgement;
+  std::string module;
+  process_.opened();
+  if (!compile(candidate, judgement, module)) throw Error("a kernel that has passed no longer compiles: " + judgement.evidence.dump());
+  if (!timing(candidate, module, nullptr, judgement)) throw Error("a kernel that has passed cannot be timed: " + judgement.evidence.dump());
+  return judgement.median_us;
+}
+
+std::vector<std::string> ProcessJudge::passing_null_candidates() {
+  const Json test_case = smoke_case(task_).test_case;
+  Json other_case = test_case;
+  other_case["other"] = true;  // a case of its own, with a seed of its own
+  const CaseFixture other = fixtures_.get(other_case);
+  const CaseFixture& fixture = fixtures_.get(test_case);
+  Json arguments = request(fixture);
+  arguments["other"] = {{"inputs", other.files.inputs.string()}, {"expected", other.files.expected.string()}};
+  const auto reply = process_.call("null_candidates", arguments, check_timeout);
+  if (!reply) throw Error("the judge died: " + process_.last_end());
+  return reply->at("passing").get<std::vector<std::string>>();
+}
+
+}  // namespace ak::judge

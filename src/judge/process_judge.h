@@ -1,0 +1,62 @@
+// The judge of a run: compiles, then has autokernel-judge check and time, cheapest first.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compile/cpp_compiler.h"
+#include "judge/fixture.h"
+#include "judge/judge.h"
+#include "judge/judge_process.h"
+#include "judge/stages.h"
+#include "kernel/launch_plan.h"
+
+namespace ak::judge {
+
+struct JudgeSettings {
+  double minimum_gain = 0.01;
+  double timing_seconds = 1;                   // of one candidate against its incumbent, at most
+  int64_t fixture_bytes = int64_t{512} << 20;  // kept in shared memory for a task
+  compile::Limits compile;
+};
+
+/// Judges candidates of one task for the CPU. The order, cheapest first: compile, stage 1, timing against the incumbent, and for what is
+/// faster the other stages and once more stage 1 on data that nobody has seen. `evidence.stages` says which stages ran; kept means all
+/// five.
+class ProcessJudge final : public Judge {
+ public:
+  /// All references outlive the judge; `process` and `compiler` may be shared by the judges of many tasks.
+  ProcessJudge(kernel::Task task, JudgeProcess& process, const compile::CppCompiler& compiler, FixtureSource& fixtures,
+               JudgeSettings settings = {});
+
+  Judgement judge(const Candidate& candidate, const Candidate* incumbent) override;
+  double time_us(const Candidate& candidate) override;
+
+  /// Compile ahead, while nothing is timed; the results wait in the compiler's cache.
+  void compile_ahead(std::span<const Candidate> candidates, int threads) const;
+  /// Answers that know nothing and pass all the same (judge.md): where there is one, the task's data say too little.
+  std::vector<std::string> passing_null_candidates();
+
+ private:
+  compile::Source source_of(const Candidate& candidate) const;
+  bool compile(const Candidate& candidate, Judgement& judgement, std::string& module) const;
+  /// The plan as the judge's process takes it; nothing where a `require` excludes the case.
+  std::optional<Json> concrete(const Candidate& candidate, const std::string& module, const kernel::Binding& binding) const;
+  Json request(const CaseFixture& fixture) const;
+  std::optional<Json> ask(const std::string& verb, const Json& arguments, Judgement& judgement);
+
+  bool check(const Candidate& candidate, const std::string& module, const StageCase& stage, bool fresh, Judgement& judgement);
+  bool later_stages(const Candidate& candidate, const std::string& module, Judgement& judgement);
+  bool timing(const Candidate& candidate, const std::string& module, const Candidate* incumbent, Judgement& judgement);
+  void run(const Candidate& candidate, const Candidate* incumbent, Judgement& judgement);
+
+  kernel::Task task_;
+  JudgeProcess& process_;
+  const compile::CppCompiler& compiler_;
+  JudgeSettings settings_;
+  FixtureCache fixtures_;
+};
+
+}  // namespace ak::judge

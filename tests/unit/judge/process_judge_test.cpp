@@ -1,0 +1,183 @@
+// The judge as the search uses it: real compiler, real judge process, fixtures from C++.
+#include "judge/process_judge.h"
+
+#include <signal.h>
+
+#include "judge/null_judge.h"
+#include "rig.h"
+
+namespace ak::judge::test {
+namespace {
+
+class ScaleFixtures final : public FixtureSource {
+ public:
+  Fixture make(const kernel::Task&, const Json& test_case) override {
+    seeds.push_back(test_case.at("seed"));
+    const FixturePaths paths = write_scale_fixture(test_case, directory_.path() / std::to_string(seeds.size()));
+    return {paths.inputs, paths.expected};
+  }
+  size_t directories() const { return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(directory_.path()), {})); }
+  std::vector<uint64_t> seeds;
+
+ private:
+  TemporaryDirectory directory_{"autokernel-fixtures-"};
+};
+
+struct Bed {
+  TemporaryDirectory cache{"autokernel-test-"};
+  compile::CppCompiler compiler = compile::CppCompiler::find(AK_SOURCE_DIR "/kernels/include", cache.path());
+  JudgeProcess process{judge_executable(), 2, {{"load_seconds", 2.0}, {"run_seconds", 2.0}}};
+  ScaleFixtures fixtures;
+  ProcessJudge judge{scale_task(), process, compiler, fixtures, settings(any_gain)};
+
+  static JudgeSettings settings(double minimum_gain) {
+    JudgeSettings settings;
+    settings.minimum_gain = minimum_gain;
+    settings.timing_seconds = 0.5;
+    return settings;
+  }
+
+  static Candidate candidate(const std::string& body, const std::string& more = {}) {
+    kernel::KernelFile file = kernel::KernelFile::parse(scale_source(body, {}, more), "kernel.cpp");
+    kernel::Point point = file.defaults();
+    return {std::move(file), std::move(point)};
+  }
+};
+
+const std::string slow_body =
+    "for (int pass = 0; pass < 40; ++pass) for (int64_t i = 0; i < N; ++i) { out[i] = x[i] * weight[i]; asm volatile(\"\" ::: \"memory\"); "
+    "}";
+
+TEST(ProcessJudge, keeps_reverts_and_rejects) {
+  Bed bed;
+  const Candidate slow = Bed::candidate(slow_body), fast = Bed::candidate(honest_body);
+  const Judgement first = bed.judge.judge(slow, nullptr);
+  EXPECT_EQ(first.verdict, Verdict::kept) << first.evidence.dump(1);
+  EXPECT_EQ(first.evidence["stages"], Json({1, 2, 3, 4, 5}));
+  EXPECT_GT(first.median_us, 0);
+  EXPECT_GT(first.peak_memory_mb, 0);
+
+  const Judgement better = bed.judge.judge(fast, &slow);
+  EXPECT_EQ(better.verdict, Verdict::kept) << better.evidence.dump(1);
+  EXPECT_EQ(better.evidence["stages"], Json({1, 2, 3, 4, 5}));
+
+  ProcessJudge strict(scale_task(), bed.process, bed.compiler, bed.fixtures, Bed::settings(no_gain));
+  const Judgement worse = strict.judge(slow, &fast);
+  EXPECT_EQ(worse.verdict, Verdict::slower);
+  EXPECT_EQ(worse.evidence["stages"], Json::array({1}));
+
+  const Judgement wrong = bed.judge.judge(Bed::candidate(honest_body + "if (block == 1) out[3] = 0;"), &fast);
+  EXPECT_EQ(wrong.verdict, Verdict::wrong);
+  EXPECT_EQ(wrong.evidence["stage"], 1);
+  EXPECT_EQ(wrong.evidence["worst"]["index"], Json({1, 3}));
+
+  const Judgement broken = bed.judge.judge(Bed::candidate("this is no C++;"), &fast);
+  EXPECT_EQ(broken.verdict, Verdict::does_not_compile);
+  EXPECT_NE(broken.evidence["log"].get<std::string>().find("kernel.cpp:"), std::string::npos);
+
+  EXPECT_EQ(bed.judge.judge(Bed::candidate(honest_body, "require = [\"N == 5\"]\n"), &fast).verdict, Verdict::does_not_fit);
+  EXPECT_GT(bed.judge.time_us(fast), 0);
+}
+
+TEST(ProcessJudge, a_fault_at_one_size_is_found_in_its_stage) {
+  Bed bed;
+  const Judgement edge = bed.judge.judge(Bed::candidate(honest_body + "if (N == 5) out[N] = 0;"), nullptr);
+  EXPECT_EQ(edge.verdict, Verdict::out_of_bounds);
+  EXPECT_EQ(edge.evidence["stage"], 5);
+  EXPECT_EQ(edge.evidence["case"]["dims"]["N"], 5);
+  const Judgement sweep = bed.judge.judge(Bed::candidate("for (int64_t i = 0; i < N / 8 * 8; ++i) out[i] = x[i] * weight[i];"), nullptr);
+  EXPECT_EQ(sweep.verdict, Verdict::stale_output);
+  EXPECT_EQ(sweep.evidence["stage"], 2);
+  const Judgement large =
+      bed.judge.judge(Bed::candidate("for (int64_t i = 0; i < N; ++i) out[i] = x[i] > 1e15f ? 0 : x[i] * weight[i];"), nullptr);
+  EXPECT_EQ(large.verdict, Verdict::wrong);
+  EXPECT_EQ(large.evidence["stage"], 3);
+}
+
+TEST(ProcessJudge, sizes_outside_a_require_are_left_out_and_counted) {
+  Bed bed;
+  const Judgement judgement = bed.judge.judge(Bed::candidate(honest_body, "require = [\"N % 8 == 0\"]\n"), nullptr);
+  EXPECT_EQ(judgement.verdict, Verdict::kept);
+  EXPECT_EQ(judgement.evidence["skipped_cases"], 2);
+}
+
+TEST(ProcessJudge, fixtures_are_kept_for_the_next_candidate_with_secret_seeds) {
+  Bed bed;
+  const Candidate slow = Bed::candidate(slow_body);
+  bed.judge.judge(slow, nullptr);
+  const size_t made = bed.fixtures.seeds.size();
+  EXPECT_EQ(bed.judge.judge(Bed::candidate(honest_body + "if (block == 1) out[3] = 0;"), &slow).verdict, Verdict::wrong);
+  EXPECT_EQ(bed.fixtures.seeds.size(), made);
+  bed.judge.judge(Bed::candidate(honest_body), &slow);
+  EXPECT_EQ(bed.fixtures.seeds.size(), made + 1);  // new data for what is about to be kept
+  std::sort(bed.fixtures.seeds.begin(), bed.fixtures.seeds.end());
+  EXPECT_EQ(std::unique(bed.fixtures.seeds.begin(), bed.fixtures.seeds.end()), bed.fixtures.seeds.end());
+}
+
+TEST(ProcessJudge, a_dead_judge_is_a_failed_environment_and_the_next_candidate_meets_a_new_one) {
+  Bed bed;
+  EXPECT_EQ(bed.judge.judge(Bed::candidate(slow_body), nullptr).verdict, Verdict::kept);
+  ::signal(SIGPIPE, SIG_IGN);
+  ::kill(bed.process.pid(), SIGKILL);
+  const Judgement lost = bed.judge.judge(Bed::candidate(honest_body), nullptr);
+  EXPECT_EQ(lost.verdict, Verdict::failed_environment);
+  EXPECT_NE(lost.evidence["message"].get<std::string>().find("signal 9"), std::string::npos);
+  EXPECT_EQ(bed.judge.judge(Bed::candidate(honest_body), nullptr).verdict, Verdict::kept);
+}
+
+TEST(ProcessJudge, null_candidates_fail_on_its_data) {
+  Bed bed;
+  EXPECT_TRUE(bed.judge.passing_null_candidates().empty());
+}
+
+TEST(FixtureCache, stays_within_its_bytes) {
+  ScaleFixtures source;
+  FixtureCache cache(source, scale_task(), 3 << 20);
+  for (int rows = 1; rows <= 40; ++rows) cache.get({{"stage", 2}, {"dims", {{"M", rows}, {"N", 512}}}, {"generator", "normal"}});
+  EXPECT_LT(source.directories(), 20u);
+  EXPECT_GT(source.directories(), 2u);
+  const CaseFixture& kept = cache.get({{"stage", 5}, {"dims", {{"M", 3}, {"N", 5}}}, {"layout", "misaligned"}, {"generator", "normal"}});
+  EXPECT_EQ(kept.binding.strides.at("x"), (std::vector<int64_t>{5, 1}));
+}
+
+TEST(NullJudge, is_deterministic_smooth_and_sometimes_wrong) {
+  std::string more;
+  for (const char* name : {"A", "B", "C"}) more += std::string(name) + " = { values = [1, 2, 4, 8, 16, 32], default = 1, tier = 1 }\n";
+  Candidate candidate = Bed::candidate(honest_body, more);
+  const Candidate incumbent = candidate;
+  NullJudge judge(100), again(100);
+  std::mt19937_64 random(11);
+  int wrong = 0, kept = 0;
+  double best = 1e300;
+  constexpr int trials = 2000;
+  for (int trial = 0; trial < trials; ++trial) {
+    for (auto& [name, value] : candidate.point)
+      value = name == "UNROLL" ? 1 + static_cast<int64_t>(random() % 2) : int64_t{1} << random() % 6;
+    const Judgement judgement = judge.judge(candidate, &incumbent);
+    EXPECT_EQ(judgement.verdict, again.judge(candidate, &incumbent).verdict);
+    wrong += judgement.verdict == Verdict::wrong ? 1 : 0;
+    kept += judgement.verdict == Verdict::kept ? 1 : 0;
+    best = std::min(best, judge.time_us(candidate));
+  }
+  EXPECT_GT(wrong, trials / 200);
+  EXPECT_LT(wrong, trials / 20);
+  EXPECT_GT(kept, 0);
+  EXPECT_DOUBLE_EQ(best, 100);
+  EXPECT_EQ(judge.judge(incumbent, nullptr).verdict, Verdict::kept);
+}
+
+TEST(Verdicts, have_names_and_a_column) {
+  for (int i = 0; i <= static_cast<int>(Verdict::failed_environment); ++i) {
+    const auto verdict = static_cast<Verdict>(i);
+    EXPECT_EQ(parse_verdict(name_of(verdict)), verdict);
+  }
+  EXPECT_EQ(correctness_of(Verdict::slower), "PASS");
+  EXPECT_EQ(correctness_of(Verdict::cheating), "FAIL");
+  EXPECT_EQ(correctness_of(Verdict::timed_out), "TIMEOUT");
+  EXPECT_EQ(correctness_of(Verdict::does_not_fit), "CRASH");
+  EXPECT_FALSE(correctness_of(Verdict::failed_environment));
+  EXPECT_THROW(parse_verdict("fine"), Error);
+}
+
+}  // namespace
+}  // namespace ak::judge::test

@@ -1,0 +1,152 @@
+// The verb `time` on candidates whose order is known, and on those that cheat the clock.
+#include "rig.h"
+
+namespace ak::judge::test {
+namespace {
+
+const std::string slow_body =
+    "for (int pass = 0; pass < 40; ++pass) for (int64_t i = 0; i < N; ++i) { out[i] = x[i] * weight[i]; asm volatile(\"\" ::: \"memory\"); "
+    "}";
+
+TEST(Timing, a_gain_keeps_and_none_reverts) {
+  Rig rig;
+  const std::string first = scale_source(honest_body), second = scale_source(slow_body);
+  const Json kept = rig.time(first, second);
+  EXPECT_EQ(kept["verdict"], "kept") << kept.dump(1);
+  EXPECT_GT(kept["median_us"], 0);
+  EXPECT_GE(kept["evidence"]["ci_high"], kept["evidence"]["ci_low"]);
+  const Json slower = rig.time(second, first, no_gain);
+  EXPECT_EQ(slower["verdict"], "slower") << slower.dump(1);
+  EXPECT_GE(slower["evidence"]["samples_us"].size(), 6);
+  EXPECT_EQ(rig.time(first, first, no_gain)["verdict"], "slower");  // one module, two hosts
+}
+
+/// Times around `us` in the order A B B A, the machine drifting, a few of them disturbed.
+struct Series {
+  std::vector<Sample> candidate, incumbent;
+};
+Series series(int rounds, double candidate_us, double incumbent_us, double spread, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::lognormal_distribution<double> noise(0, spread);
+  Series made;
+  for (int round = 0; round < rounds; ++round) {
+    const double drift = 1 + 0.2 * round / rounds;
+    for (int i = 0; i < 2; ++i) {
+      const bool clean = random() % 5 != 0;
+      made.candidate.push_back({candidate_us * drift * noise(random) * (clean ? 1 : 50), clean});
+      made.incumbent.push_back({incumbent_us * drift * noise(random), true});
+    }
+  }
+  return made;
+}
+
+bool faster(const Series& of) {
+  Timing timing;
+  conclude(of.candidate, of.incumbent, {}, true, timing);
+  return timing.faster;
+}
+
+TEST(Conclusion, five_per_cent_are_found_and_half_a_per_cent_is_not_enough) {
+  int found = 0, believed = 0, reversed = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    found += faster(series(40, 95, 100, 0.01, seed)) ? 1 : 0;
+    believed += faster(series(40, 99.5, 100, 0.01, seed)) ? 1 : 0;
+    reversed += faster(series(40, 103, 100, 0.03, seed)) ? 1 : 0;
+  }
+  EXPECT_GT(found, 195);
+  EXPECT_LT(believed, 5);
+  EXPECT_EQ(reversed, 0);
+}
+
+TEST(Conclusion, a_clear_loser_is_decided_at_the_first_look_and_a_close_call_is_not) {
+  const Series loser = series(5, 130, 100, 0.02, 3), close = series(5, 99, 100, 0.02, 3);
+  Timing timing;
+  EXPECT_TRUE(conclude(loser.candidate, loser.incumbent, {}, false, timing));
+  EXPECT_FALSE(timing.faster);
+  EXPECT_NEAR(timing.speedup, 1 / 1.3, 0.03);
+  EXPECT_FALSE(conclude(close.candidate, close.incumbent, {}, false, timing));
+}
+
+TEST(Conclusion, disturbed_samples_are_left_out_where_enough_others_are) {
+  Series mixed = series(20, 80, 100, 0.01, 9);
+  Timing timing;
+  EXPECT_TRUE(conclude(mixed.candidate, mixed.incumbent, {}, false, timing));
+  EXPECT_TRUE(timing.faster);
+  EXPECT_GT(timing.disturbed, 0);
+  EXPECT_EQ(timing.samples_us.size() + static_cast<size_t>(timing.disturbed), mixed.candidate.size());
+  for (Sample& sample : mixed.candidate) sample.clean = false;
+  EXPECT_FALSE(conclude(mixed.candidate, mixed.incumbent, {}, false, timing));
+  conclude(mixed.candidate, mixed.incumbent, {}, true, timing);
+  EXPECT_EQ(timing.disturbed, 0);
+}
+
+TEST(Timing, a_first_candidate_is_timed_alone) {
+  Rig rig;
+  const Json reply = rig.time(scale_source(honest_body), "");
+  EXPECT_EQ(reply["verdict"], "kept") << reply.dump(1);
+  EXPECT_GE(reply["evidence"]["samples_us"].size(), 7);
+}
+
+TEST(Timing, a_remembered_answer_is_cheating) {
+  // Computes honestly while it is checked, then hands out what it remembers for inputs that look the same in their first element of each
+  // row.
+  const std::string globals = "float memory[64][768]; float seen[64]; int launches[64];";
+  const std::string body =
+      "if (launches[block]++ < 2) { for (int64_t i = 0; i < N; ++i) memory[block][i] = out[i] = x[i] * weight[i]; seen[block] = x[0]; "
+      "return; }\n"
+      "for (int64_t i = 0; i < N; ++i) out[i] = memory[block][i];";
+  Rig rig;
+  const Json reply = rig.time(scale_source(body, globals), scale_source(slow_body));
+  EXPECT_EQ(reply["verdict"], "cheating") << reply.dump(1);
+  EXPECT_EQ(reply.value("rule", ""), "remembered answer");
+}
+
+TEST(Timing, a_launch_that_writes_nothing_after_its_check_is_found) {
+  const std::string body = "if (launches[block]++ < 2) for (int64_t i = 0; i < N; ++i) out[i] = x[i] * weight[i];";
+  Rig rig;
+  const Json reply = rig.time(scale_source(body, "int launches[64];"), scale_source(slow_body));
+  EXPECT_EQ(reply["verdict"], "cheating") << reply.dump(1);
+}
+
+TEST(Timing, an_incumbent_that_fails_is_not_the_candidates_fault) {
+  Rig rig;
+  EXPECT_EQ(rig.time(scale_source(honest_body), scale_source("__builtin_trap();"))["verdict"], "failed_environment");
+}
+
+TEST(Timing, scratch_is_zeroed_prepared_and_split_by_worker) {
+  const std::string source =
+      "/*autokernel\nfamily = \"scale\"\nbackend = \"cpu\"\n[tune]\n"
+      "[scratch.twice]\ndtype = \"float32\"\nshape = [\"N\"]\n"
+      "[scratch.sum]\ndtype = \"float32\"\nshape = [\"M\"]\nzeroed = true\n"
+      "[scratch.mine]\ndtype = \"float32\"\nshape = [\"N\"]\nper_worker = true\n"
+      "[[prepare]]\nkernel = \"twice\"\ngrid = [\"1\"]\nargs = [\"weight\", \"twice\", \"N\"]\n"
+      "[[launch]]\nkernel = \"scale\"\ngrid = [\"M\"]\nargs = [\"x\", \"twice\", \"sum\", \"out\", \"N\"]\n*/\n#include "
+      "<autokernel/cpu.h>\n"
+      "void twice(int64_t, int64_t, void*, const float* weight, float* t, int64_t N) { for (int64_t i = 0; i < N; ++i) t[i] = 2 * "
+      "weight[i]; }\n"
+      "AK_KERNEL(twice)\n"
+      "void scale(int64_t block, int64_t, void* scratch, const float* x, const float* t, float* sum, float* out, int64_t N) {\n"
+      "  float* mine = (float*)scratch;\n  for (int64_t i = 0; i < N; ++i) mine[i] = x[block * N + i] * t[i];\n  sum[block] += 0.5f;\n"
+      "  for (int64_t i = 0; i < N; ++i) out[block * N + i] = sum[block] * mine[i];\n}\nAK_KERNEL(scale)\n";
+  Rig rig;
+  EXPECT_EQ(rig.check(source, 3)["verdict"], "pass");
+  EXPECT_EQ(rig.time(source, "")["verdict"], "kept");
+  std::string past = source;
+  past.replace(past.find("mine[i] ="), 9, "mine[i + (i == N - 1)] =");
+  EXPECT_EQ(rig.check(past)["verdict"], "out_of_bounds");
+}
+
+TEST(Ceilings, are_plausible_and_floors_grow_with_the_bytes) {
+  Rig rig;
+  const Json ceilings = rig.server().answer("ceilings", Json::object());
+  EXPECT_GT(ceilings["copy_bytes_per_s"], 1e8);
+  EXPECT_GT(ceilings["read_bytes_per_s"], 1e8);
+  EXPECT_GT(ceilings["flops_per_s"]["float32"], 1e8);
+  EXPECT_GT(ceilings["launch_us"], 0);
+  const double small = rig.server().answer("floor", {{"read_bytes", 1 << 20}, {"write_bytes", 1 << 20}})["us"];
+  const double large = rig.server().answer("floor", {{"read_bytes", 64 << 20}, {"write_bytes", 64 << 20}})["us"];
+  EXPECT_GT(large, small);
+}
+
+}  // namespace
+}  // namespace ak::judge::test
