@@ -140,7 +140,7 @@ def _replace_region(graph, region, bundle, report):
 def _call_site(graph, region, bundle):
     """The call_json of ak_open. `site` tells apart call sites that are equal but for their weights."""
     tensors = [t["name"] for t in bundle.task["tensors"] if t["role"] != "output" and not t.get("absent")]
-    outputs = [t["name"] for t in bundle.task["tensors"] if t["role"] == "output"]
+    outputs = [t["name"] for t in bundle.task["tensors"] if t["role"] == "output" and not t.get("absent")]
     inputs = [_spec(name, graph.fx_nodes[region["inputs"][name]]) for name in tensors]
     return {"site": f"{graph.name}/{min(region['outputs'].values())}", "inputs": inputs,
             "outputs": [_spec(name, graph.fx_nodes[region["outputs"][name]]) for name in outputs],
