@@ -21,12 +21,12 @@ class Bundle:
         self.task = content["task"]
         self.backend = content["backend"]
         self.us = float(content["us"])
-        self.baseline_us = float(content["baseline_us"])
+        self.replaces_us = float(content["replaces_us"])
 
     @property
     def gain_us(self):
         """Time saved a call, as judged."""
-        return self.baseline_us - self.us
+        return self.replaces_us - self.us
 
     def why_not(self, region, graph):
         """A reason why this kernel does not serve the region, or None."""

@@ -46,7 +46,7 @@ class Report:
     """What happened to the graphs that a backend was given."""
 
     def __init__(self):
-        self.replaced = []  # {"task", "family", "instance", "graph", "node", "dims", "inputs", "us", "baseline_us"}
+        self.replaced = []  # {"task", "family", "instance", "graph", "node", "dims", "inputs", "us", "replaces_us"}
         self.left = []  # {"family", "task", "graph", "node", "reason"}
         self.fallbacks = []  # reasons, one a graph that went to Inductor as a whole
         self.graphs = 0  # given to the backend
@@ -134,13 +134,13 @@ def _replace_region(graph, region, bundle, report):
         fx.erase_node(node)
     report.replaced.append({"task": bundle.task["id"], "family": bundle.task["family"], "instance": instance, "graph": report.graphs,
                             "node": outputs[0].name, "dims": region["dims"], "inputs": {s["name"]: s["shape"] for s in call["inputs"]},
-                            "us": bundle.us, "baseline_us": bundle.baseline_us})
+                            "us": bundle.us, "replaces_us": bundle.replaces_us})
 
 
 def _call_site(graph, region, bundle):
     """The call_json of ak_open. `site` tells apart call sites that are equal but for their weights."""
     tensors = [t["name"] for t in bundle.task["tensors"] if t["role"] != "output" and not t.get("absent")]
-    outputs = [t["name"] for t in bundle.task["tensors"] if t["role"] == "output"]
+    outputs = [t["name"] for t in bundle.task["tensors"] if t["role"] == "output" and not t.get("absent")]
     inputs = [_spec(name, graph.fx_nodes[region["inputs"][name]]) for name in tensors]
     return {"site": f"{graph.name}/{min(region['outputs'].values())}", "inputs": inputs,
             "outputs": [_spec(name, graph.fx_nodes[region["outputs"][name]]) for name in outputs],

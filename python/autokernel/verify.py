@@ -42,7 +42,7 @@ class Variant:
         """Ids of the tasks whose kernels are in it, the one that saves least first."""
         saved = {}
         for entry in self.report.replaced:
-            saved[entry["task"]] = saved.get(entry["task"], 0.0) + entry["baseline_us"] - entry["us"]
+            saved[entry["task"]] = saved.get(entry["task"], 0.0) + entry["replaces_us"] - entry["us"]
         return sorted(saved, key=saved.get)
 
 
@@ -200,7 +200,7 @@ class Verification:
             entry["regions"] += 1
             calls = called.pop(region["instance"], 0)  # equal call sites share an instance
             entry["calls"] += calls
-            entry["us_saved"] += calls * (region["baseline_us"] - region["us"])
+            entry["us_saved"] += calls * (region["replaces_us"] - region["us"])
             entry["nodes"].append(region["node"])
             if region["inputs"] not in entry["shapes"]:
                 entry["shapes"].append(region["inputs"])

@@ -104,6 +104,12 @@ Confirmation confirm(Session& session, const kernel::Task& task, const judge::Ca
   return {median(kernel_us), median(baseline_us)};
 }
 
+/// What the model would need there without the kernel: the same operations as torch.compile runs them. The best baseline may be another way to write them.
+double replaced_us(const store::Baseline& baseline) {
+  const auto compiled = baseline.kinds_us.find("compile");
+  return compiled != baseline.kinds_us.end() ? compiled->second : baseline.eager_us;
+}
+
 void write_bundle(Session& session, const kernel::Task& task, const judge::Candidate& winner, const Confirmation& confirmation) {
   const fs::path directory = session.file("bundles") / task.id;
   const std::string text = winner.file.with_defaults(winner.point);
@@ -116,7 +122,7 @@ void write_bundle(Session& session, const kernel::Task& task, const judge::Candi
   write_json(directory / "bundle.json", {{"schema", "autokernel.bundle/1"}, {"task", kernel::to_json(task)}, {"kernel_file", kernel::file_name(winner.file.backend())},
                                          {"module", "kernel.so"}, {"backend", kernel::name_of(winner.file.backend())}, {"architecture", session.compiler().target()},
                                          {"point", winner.point}, {"speedup_vs_best", confirmation.speedup()}, {"us", confirmation.kernel_us},
-                                         {"baseline_us", confirmation.baseline_us}});
+                                         {"baseline_us", confirmation.baseline_us}, {"replaces_us", replaced_us(*session.run().state(task.id).baseline)}});
 }
 
 }  // namespace
