@@ -29,7 +29,8 @@ struct Bundle {
 Bundle read_bundle(const path& directory) try {
   const Json json = read_json(directory / "bundle.json");
   if (json.at("schema") != "autokernel.bundle/1") throw Error(directory.string() + " is of a format that this runtime does not know");
-  if (json.at("backend") != "cpu") throw Error(directory.string() + " is for " + json.at("backend").get<std::string>() + ", not for the CPU");
+  if (json.at("backend") != "cpu")
+    throw Error(directory.string() + " is for " + json.at("backend").get<std::string>() + ", not for the CPU");
   return {directory, kernel::task_from_json(json.at("task")), json.at("kernel_file"), json.at("module"), json.at("point")};
 } catch (const Json::exception& error) {
   throw Error((directory / "bundle.json").string() + ": " + error.what(), "export the run again");
