@@ -8,6 +8,7 @@
 
 #include "cli/bench.h"
 #include "cli/engine_socket.h"
+#include "core/architecture.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "graph/graph.h"
@@ -120,7 +121,7 @@ void write_bundle(Session& session, const kernel::Task& task, const judge::Candi
   write_file(directory / kernel::file_name(winner.file.backend()), text);
   write_json(directory / "task.json", kernel::to_json(task));
   write_json(directory / "bundle.json", {{"schema", "autokernel.bundle/1"}, {"task", kernel::to_json(task)}, {"kernel_file", kernel::file_name(winner.file.backend())},
-                                         {"module", "kernel.so"}, {"backend", kernel::name_of(winner.file.backend())}, {"architecture", session.compiler().target()},
+                                         {"module", "kernel.so"}, {"backend", kernel::name_of(winner.file.backend())}, {"architecture", host_architecture()},
                                          {"point", winner.point}, {"speedup_vs_best", confirmation.speedup()}, {"us", confirmation.kernel_us},
                                          {"baseline_us", confirmation.baseline_us}, {"replaces_us", replaced_us(*session.run().state(task.id).baseline)}});
 }
