@@ -116,9 +116,9 @@ def _replace_region(graph, region, bundle, report):
     call = _call_site(graph, region, bundle)
     try:
         instance = runtime.open_instance(bundle.directory, call)
-    except RuntimeError as error:  # a kernel for another processor, or a damaged file: the others still serve
-        _say_once(f"a region goes to Inductor: {first_line(error)}")
-        report.left.append(left(region, report, first_line(error)))
+    except runtime.RuntimeFailure as error:  # a kernel for another processor, or a damaged file: the others still serve
+        _say_once(f"a region goes to Inductor: {error}")
+        report.left.append(left(region, report, str(error)))
         return
     inputs = [graph.fx_nodes[region["inputs"][spec["name"]]] for spec in call["inputs"]]
     outputs = [graph.fx_nodes[region["outputs"][spec["name"]]] for spec in call["outputs"]]
