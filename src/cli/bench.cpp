@@ -18,26 +18,42 @@ double ratio(double a, double b) { return b > 0 ? a / b : 0; }
 
 Json describe(const search::Step& step, const store::TaskState& state) {
   const judge::Judgement& judgement = step.judgement;
-  Json json = {{"task", state.id}, {"family", state.family}, {"verdict", judge::name_of(judgement.verdict)}, {"note", step.proposal.note}, {"point", step.proposal.point},
-               {"evidence", judgement.evidence}, {"compile_s", judgement.compile_seconds}, {"judge_s", judgement.judge_seconds}};
+  Json json = {{"task", state.id},
+               {"family", state.family},
+               {"verdict", judge::name_of(judgement.verdict)},
+               {"note", step.proposal.note},
+               {"point", step.proposal.point},
+               {"evidence", judgement.evidence},
+               {"compile_s", judgement.compile_seconds},
+               {"judge_s", judgement.judge_seconds}};
   if (!judgement.rule.empty()) json["rule"] = judgement.rule;
   if (step.trial) {
-    json.update({{"experiment", step.trial->experiment}, {"median_us", step.trial->median_us}, {"tflops", step.trial->tflops}, {"percent_of_peak", step.trial->percent_of_peak},
-                 {"speedup_vs_best_baseline", step.trial->speedup_vs_best}, {"speedup_vs_eager", step.trial->speedup_vs_eager}});
+    json.update({{"experiment", step.trial->experiment},
+                 {"median_us", step.trial->median_us},
+                 {"tflops", step.trial->tflops},
+                 {"percent_of_peak", step.trial->percent_of_peak},
+                 {"speedup_vs_best_baseline", step.trial->speedup_vs_best},
+                 {"speedup_vs_eager", step.trial->speedup_vs_eager}});
   }
-  if (state.incumbent) json["incumbent"] = {{"experiment", state.incumbent->experiment}, {"median_us", state.incumbent->median_us}, {"note", state.incumbent->note}};
-  if (state.baseline) json["baseline"] = {{"kind", state.baseline->best_kind}, {"us", state.baseline->best_us}, {"floor_us", state.baseline->floor_us}};
+  if (state.incumbent)
+    json["incumbent"] = {
+        {"experiment", state.incumbent->experiment}, {"median_us", state.incumbent->median_us}, {"note", state.incumbent->note}};
+  if (state.baseline)
+    json["baseline"] = {{"kind", state.baseline->best_kind}, {"us", state.baseline->best_us}, {"floor_us", state.baseline->floor_us}};
   return json;
 }
 
 std::string worst_text(const Json& evidence) {
   std::string text;
   if (evidence.contains("message")) text += fmt::format("  {}\n", evidence["message"].get<std::string>());
-  if (evidence.contains("stage")) text += fmt::format("  stage {}{}\n", evidence["stage"].dump(), evidence.contains("case") ? ", case " + evidence["case"].dump() : "");
+  if (evidence.contains("stage"))
+    text += fmt::format("  stage {}{}\n", evidence["stage"].dump(), evidence.contains("case") ? ", case " + evidence["case"].dump() : "");
   if (evidence.contains("worst")) {
     const Json& worst = evidence["worst"];
-    text += fmt::format("  worst element of {} at {}: got {}, expected {}, error {}, allowed {}\n", evidence.value("tensor", std::string("the output")), worst.value("index", Json()).dump(),
-                        worst.value("got", Json()).dump(), worst.value("expected", Json()).dump(), worst.value("error", Json()).dump(), worst.value("budget", Json()).dump());
+    text += fmt::format("  worst element of {} at {}: got {}, expected {}, error {}, allowed {}\n",
+                        evidence.value("tensor", std::string("the output")), worst.value("index", Json()).dump(),
+                        worst.value("got", Json()).dump(), worst.value("expected", Json()).dump(), worst.value("error", Json()).dump(),
+                        worst.value("budget", Json()).dump());
   }
   if (evidence.contains("log") && evidence["log"].is_string()) text += evidence["log"].get<std::string>() + "\n";
   return text;
@@ -47,9 +63,10 @@ std::string worst_text(const Json& evidence) {
 
 Json bench_kernel(Session& session, const BenchRequest& request) {
   const std::string task = session.find_task(request.task);
-  if (!session.run().state(task).baseline) measure_baselines(session);
+  measure_baselines(session, task);
   search::TaskSearch search(session.run(), session.judge_of(task), task, session.settings());
-  const search::BenchResult bench = search.bench_edited(request.kernel_text, request.note.empty() ? "edited by hand" : request.note, static_cast<int>(request.tune));
+  const search::BenchResult bench =
+      search.bench_edited(request.kernel_text, request.note.empty() ? "edited by hand" : request.note, static_cast<int>(request.tune));
   Json result = describe(bench.result(), session.run().state(task));
   if (request.tune > 0) result["tried"] = bench.steps.size();
   result["kept"] = bench.kept();
@@ -66,18 +83,21 @@ std::string bench_text(const Json& result) {
   if (us > 0) text += fmt::format("  {:.2f} us", us);
   const Json& evidence = result.at("evidence");
   if (us > 0 && evidence.contains("speedup")) {
-    text += fmt::format(", {:.3f}x the incumbent ({:.3f} to {:.3f})", evidence.value("speedup", 0.0), evidence.value("ci_low", 0.0), evidence.value("ci_high", 0.0));
+    text += fmt::format(", {:.3f}x the incumbent ({:.3f} to {:.3f})", evidence.value("speedup", 0.0), evidence.value("ci_low", 0.0),
+                        evidence.value("ci_high", 0.0));
   }
   if (us > 0 && result.contains("baseline")) {
     const Json& baseline = result["baseline"];
-    text += fmt::format("\n  {:.2f}x of {} ({:.2f} us), {:.1f} % of the roofline, {:.4f} TFLOP/s", ratio(baseline.value("us", 0.0), us), baseline.value("kind", std::string()),
-                        baseline.value("us", 0.0), result.value("percent_of_peak", 0.0), result.value("tflops", 0.0));
+    text += fmt::format("\n  {:.2f}x of {} ({:.2f} us), {:.1f} % of the roofline, {:.4f} TFLOP/s", ratio(baseline.value("us", 0.0), us),
+                        baseline.value("kind", std::string()), baseline.value("us", 0.0), result.value("percent_of_peak", 0.0),
+                        result.value("tflops", 0.0));
   }
   if (us > 0) text += "\n";
   text += worst_text(evidence);
   if (result.contains("experiment")) {
-    text += result.at("kept").get<bool>() ? "  kept: it is the incumbent now\n"
-                                          : fmt::format("  not kept: tasks/{}/kernel.* is the incumbent again\n", result.at("task").get<std::string>());
+    text += result.at("kept").get<bool>()
+                ? "  kept: it is the incumbent now\n"
+                : fmt::format("  not kept: tasks/{}/kernel.* is the incumbent again\n", result.at("task").get<std::string>());
   } else {
     text += "  the environment failed; the edit is where it was, and nothing was recorded\n";
   }
@@ -88,7 +108,8 @@ Json answer_client(Session& session, const Json& request) {
   const std::string verb = request.at("verb");
   if (verb == "bench") {
     const Json& arguments = request.at("arguments");
-    return bench_kernel(session, {arguments.at("task"), arguments.value("note", std::string()), arguments.at("kernel_text"), arguments.value("tune", int64_t{0})});
+    return bench_kernel(session, {arguments.at("task"), arguments.value("note", std::string()), arguments.at("kernel_text"),
+                                  arguments.value("tune", int64_t{0})});
   }
   if (verb == "status") return {{"run_dir", session.run().directory().string()}, {"trials", session.run().experiments()}};
   if (verb == "stop") {

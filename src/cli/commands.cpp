@@ -111,7 +111,8 @@ Exit prepare(Options& options) {
   capture_model(*opened->session);
   const auto& run = opened->session->run();
   opened->progress.reset();
-  print_progress(options, {{"run_dir", run.directory().string()}}, fmt::format("prepared {}\nnext: autokernel profile --run-dir {}", run.directory().string(), run.directory().string()));
+  print_progress(options, {{"run_dir", run.directory().string()}},
+                 fmt::format("prepared {}\nnext: autokernel profile --run-dir {}", run.directory().string(), run.directory().string()));
   return Exit::done;
 }
 
@@ -120,8 +121,12 @@ Exit profile(Options& options) {
   measure_nodes(*opened->session);
   const Json profile = read_json(opened->session->file("profile.json"));
   opened->progress.reset();
-  print_progress(options, {{"run_dir", opened->session->run().directory().string()}, {"total_us", profile.at("total_us")}, {"nodes", profile.at("nodes").size()}},
-                 fmt::format("{} nodes, {:.1f} ms a forward\nnext: autokernel extract", profile.at("nodes").size(), profile.at("total_us").get<double>() * 1e-3));
+  print_progress(options,
+                 {{"run_dir", opened->session->run().directory().string()},
+                  {"total_us", profile.at("total_us")},
+                  {"nodes", profile.at("nodes").size()}},
+                 fmt::format("{} nodes, {:.1f} ms a forward\nnext: autokernel extract", profile.at("nodes").size(),
+                             profile.at("total_us").get<double>() * 1e-3));
   return Exit::done;
 }
 
@@ -134,7 +139,11 @@ Exit extract(Options& options) {
   std::string text;
   for (const std::string& id : session.run().task_ids()) {
     const report::TaskView view{session.run().task(id), session.run().state(id)};
-    tasks.push_back({{"task", id}, {"family", view.state.family}, {"share_percent", view.state.share_percent}, {"shapes", view.shapes()}, {"kernel", session.run().kernel_path(id).string()}});
+    tasks.push_back({{"task", id},
+                     {"family", view.state.family},
+                     {"share_percent", view.state.share_percent},
+                     {"shapes", view.shapes()},
+                     {"kernel", session.run().kernel_path(id).string()}});
     text += fmt::format("{:<32} {:>6.2f} %  {}\n", id, view.state.share_percent, view.shapes());
   }
   print_progress(options, {{"run_dir", session.run().directory().string()}, {"tasks", tasks}}, text + "next: autokernel next");
@@ -152,12 +161,20 @@ Exit next(Options& options) {
   Json list = Json::array();
   std::string text;
   for (const plan::Standing& standing : ranking) {
-    list.push_back({{"task", standing.task}, {"share", standing.share}, {"speedup", standing.speedup}, {"best_us", standing.best_us}, {"floor_us", standing.floor_us},
-                    {"speedup_ceiling", standing.speedup_ceiling}, {"moved_on", standing.moved_on ? Json(*standing.moved_on) : Json()}, {"why", plan::Scheduler::why(standing)}});
-    text += fmt::format("{} {:<32} {}{}\n", chosen == standing.task ? "→" : " ", standing.task, plan::Scheduler::why(standing), standing.moved_on ? "  [" + *standing.moved_on + "]" : "");
+    list.push_back({{"task", standing.task},
+                    {"share", standing.share},
+                    {"speedup", standing.speedup},
+                    {"best_us", standing.best_us},
+                    {"floor_us", standing.floor_us},
+                    {"speedup_ceiling", standing.speedup_ceiling},
+                    {"moved_on", standing.moved_on ? Json(*standing.moved_on) : Json()},
+                    {"why", plan::Scheduler::why(standing)}});
+    text += fmt::format("{} {:<32} {}{}\n", chosen == standing.task ? "→" : " ", standing.task, plan::Scheduler::why(standing),
+                        standing.moved_on ? "  [" + *standing.moved_on + "]" : "");
   }
   print_progress(options, {{"next", chosen ? Json(*chosen) : Json()}, {"ranking", list}},
-                 text + (chosen ? fmt::format("next: {}\nedit {}", *chosen, session.run().kernel_path(*chosen).string()) : "nothing is left that is worth the effort: autokernel verify"));
+                 text + (chosen ? fmt::format("next: {}\nedit {}", *chosen, session.run().kernel_path(*chosen).string())
+                                : "nothing is left that is worth the effort: autokernel verify"));
   return Exit::done;
 }
 
@@ -173,7 +190,9 @@ Exit bench(Options& options) {
     }
     return seen.state(options.task).id;  // says what there is
   }();
-  const Json request = {{"verb", "bench"}, {"arguments", {{"task", task}, {"note", options.note}, {"tune", options.tune}, {"kernel_text", edited(seen, task)}}}};
+  const Json request = {
+      {"verb", "bench"},
+      {"arguments", {{"task", task}, {"note", options.note}, {"tune", options.tune}, {"kernel_text", edited(seen, task)}}}};
   if (const auto answered = ask_engine(directory, request)) {
     result = *answered;
   } else {
@@ -194,10 +213,13 @@ Exit optimize(Options& options) {
   const auto opened = open_existing(options);
   Session& session = *opened->session;
   const std::string only = options.task.empty() ? std::string() : session.find_task(options.task);
-  measure_baselines(session);
+  measure_baselines(session, only);
   const std::string why = search_kernels(session, budget_of(options, session.run()), only);
   opened->progress.reset();
-  print_progress(options, report::final_json(report::view_of(session.run())), fmt::format("{}\nended: {}", report::summary_text(report::view_of(session.run()), report::width_of(stdout), report::colour_for(stdout)), why));
+  print_progress(
+      options, report::final_json(report::view_of(session.run())),
+      fmt::format("{}\nended: {}",
+                  report::summary_text(report::view_of(session.run()), report::width_of(stdout), report::colour_for(stdout)), why));
   return stop_requested() ? Exit::interrupted : Exit::done;
 }
 

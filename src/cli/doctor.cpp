@@ -10,8 +10,8 @@
 #include <sstream>
 #include <thread>
 
-#include "bridge/worker.h"
 #include "bridge/python.h"
+#include "bridge/worker.h"
 #include "compile/cpp_compiler.h"
 #include "core/error.h"
 #include "core/file.h"
@@ -36,28 +36,35 @@ Finding processor() {
     if (flags.find(std::string(" ") + flag + " ") != std::string::npos) vectors += (vectors.empty() ? "" : " ") + std::string(flag);
   }
   const bool fast = vectors.find("avx2") != std::string::npos;
-  return {fast ? State::present : State::optional_missing, "processor", fmt::format("{}, {} threads, {}", model, std::thread::hardware_concurrency(), vectors.empty() ? "no AVX2" : vectors),
+  return {fast ? State::present : State::optional_missing, "processor",
+          fmt::format("{}, {} threads, {}", model, std::thread::hardware_concurrency(), vectors.empty() ? "no AVX2" : vectors),
           fast ? "" : "kernels run without AVX2, but gains will be small"};
 }
 
 Finding cpp_compiler() {
   try {
-    return {State::present, "C++ compiler", compile::CppCompiler::find(home_directory() / "kernels" / "include", cache_directory() / "compile").version(), ""};
+    return {State::present, "C++ compiler",
+            compile::CppCompiler::find(home_directory() / "kernels" / "include", cache_directory() / "compile").version(), ""};
   } catch (const Error& error) {
     return {State::missing, "C++ compiler", error.what(), error.what_to_do()};
   }
 }
 
 Finding python_packages() {
-  constexpr const char* script = "import importlib.metadata as m,sys\nprint('python', sys.version.split()[0])\nfor p in ('torch','triton','transformers','numpy'):\n  try: print(p, m.version(p))\n"
-                                 "  except m.PackageNotFoundError: pass\n";
+  constexpr const char* script =
+      "import importlib.metadata as m,sys\nprint('python', sys.version.split()[0])\nfor p in ('torch','triton','transformers','numpy'):\n  "
+      "try: print(p, m.version(p))\n"
+      "  except m.PackageNotFoundError: pass\n";
   try {
     const auto python = bridge::find_python();
     const CommandResult result = run_command({.arguments = {python.string(), "-c", script}}, 20s);
     std::string detail = result.output;
     std::replace(detail.begin(), detail.end(), '\n', ' ');
-    if (!result.status.success()) return {State::missing, "Python", python.string() + ": " + detail, "set AUTOKERNEL_PYTHON to a Python 3.10 or newer"};
-    if (detail.find("torch ") == std::string::npos) return {State::missing, "PyTorch", python.string() + " has no torch: " + detail, "`" + python.string() + " -m pip install torch`, or set AUTOKERNEL_PYTHON to one that has it"};
+    if (!result.status.success())
+      return {State::missing, "Python", python.string() + ": " + detail, "set AUTOKERNEL_PYTHON to a Python 3.10 or newer"};
+    if (detail.find("torch ") == std::string::npos)
+      return {State::missing, "PyTorch", python.string() + " has no torch: " + detail,
+              "`" + python.string() + " -m pip install torch`, or set AUTOKERNEL_PYTHON to one that has it"};
     return {State::present, "Python and PyTorch", detail + "(" + python.string() + ")", ""};
   } catch (const Error& error) {
     return {State::missing, "Python", error.what(), error.what_to_do()};
@@ -69,7 +76,8 @@ Finding families() {
     const auto directory = home_directory() / "kernels";
     int64_t count = 0;
     for (const auto& entry : std::filesystem::directory_iterator(directory)) count += std::filesystem::exists(entry.path() / "family.toml");
-    return {count > 0 ? State::present : State::missing, "kernel families", fmt::format("{} in {}", count, directory.string()), count > 0 ? "" : "set AUTOKERNEL_HOME to a checkout or an installation"};
+    return {count > 0 ? State::present : State::missing, "kernel families", fmt::format("{} in {}", count, directory.string()),
+            count > 0 ? "" : "set AUTOKERNEL_HOME to a checkout or an installation"};
   } catch (const Error& error) {
     return {State::missing, "kernel families", error.what(), error.what_to_do()};
   }
@@ -80,7 +88,8 @@ Finding judge_program() {
     judge::JudgeProcess process(judge::judge_beside_program());
     const auto levels = process.opened().at("sandbox").get<std::vector<std::string>>();
     const bool full = levels.size() == 3;
-    return {full ? State::present : State::optional_missing, "judge and sandbox", fmt::format("candidates are confined by {}", fmt::join(levels, ", ")),
+    return {full ? State::present : State::optional_missing, "judge and sandbox",
+            fmt::format("candidates are confined by {}", fmt::join(levels, ", ")),
             full ? "" : "a Linux kernel with Landlock and seccomp gives all of limits, calls, files"};
   } catch (const Error& error) {
     return {State::missing, "judge", error.what(), error.what_to_do()};
@@ -96,7 +105,8 @@ bool can_open(std::initializer_list<const char*> names) {
 }
 
 Finding cuda_driver() {
-  if (can_open({"libcuda.so.1"})) return {State::present, "NVIDIA driver", "libcuda.so.1 found; this version searches kernels on the CPU only", ""};
+  if (can_open({"libcuda.so.1"}))
+    return {State::present, "NVIDIA driver", "libcuda.so.1 found; this version searches kernels on the CPU only", ""};
   return {State::optional_missing, "NVIDIA driver", "none: the CPU is the target", "nothing to do on a machine without a GPU"};
 }
 
@@ -104,14 +114,16 @@ Finding shared_memory() {
   const bool writable = ::access("/dev/shm", W_OK) == 0;
   std::error_code ignored;
   const auto space = std::filesystem::space(writable ? "/dev/shm" : "/tmp", ignored);
-  return {State::present, "shared memory", fmt::format("{} with {:.1f} GB free", writable ? "/dev/shm" : "/tmp", static_cast<double>(space.available) * 1e-9), ""};
+  return {State::present, "shared memory",
+          fmt::format("{} with {:.1f} GB free", writable ? "/dev/shm" : "/tmp", static_cast<double>(space.available) * 1e-9), ""};
 }
 
 Finding disk() {
   std::error_code ignored;
   const auto space = std::filesystem::space(std::filesystem::current_path(), ignored);
   const bool enough = space.available > 200'000'000;
-  return {enough ? State::present : State::missing, "disk", fmt::format("{:.1f} GB free here", static_cast<double>(space.available) * 1e-9), enough ? "" : "free some space: a run needs about 100 MB"};
+  return {enough ? State::present : State::missing, "disk", fmt::format("{:.1f} GB free here", static_cast<double>(space.available) * 1e-9),
+          enough ? "" : "free some space: a run needs about 100 MB"};
 }
 
 const char* mark(State state) {

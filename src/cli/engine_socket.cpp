@@ -58,7 +58,8 @@ Json answer(const RequestHandler& handler, const Json& request) {
 
 }  // namespace
 
-EngineSocket::EngineSocket(const std::filesystem::path& run_directory) : directory_(open_directory(run_directory)), listener_(make_socket()), path_(run_directory / "socket") {
+EngineSocket::EngineSocket(const std::filesystem::path& run_directory)
+    : directory_(open_directory(run_directory)), listener_(make_socket()), path_(run_directory / "socket") {
   ::unlink(path_.c_str());  // of an engine that was killed; the lock says that it is gone
   const sockaddr_un address = address_in(directory_);
   if (::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 || ::listen(listener_.get(), 8) != 0) {
@@ -93,9 +94,11 @@ std::optional<Json> ask_engine(const std::filesystem::path& run_directory, const
   Channel channel = channel_over(std::move(connection));
   Json reply;
   if (!channel.send(request) || channel.receive(reply) != Channel::Status::message) {
-    throw Error("the engine of " + run_directory.string() + " ended before it answered", "run the same command again: it takes the run over");
+    throw Error("the engine of " + run_directory.string() + " ended before it answered",
+                "run the same command again: it takes the run over");
   }
-  if (reply.contains("error")) throw Error(reply["error"].value("message", std::string("unknown error")), reply["error"].value("what_to_do", std::string()));
+  if (reply.contains("error"))
+    throw Error(reply["error"].value("message", std::string("unknown error")), reply["error"].value("what_to_do", std::string()));
   return reply.at("result");
 }
 

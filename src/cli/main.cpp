@@ -1,7 +1,7 @@
 // The command line: words to options by CLI11, options to a command, errors to a message and an exit code.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <signal.h>
+#include <CLI/CLI.hpp>
 
 #include <functional>
 
@@ -16,7 +16,10 @@ using ak::cli::Options;
 using Command = std::function<Exit(Options&)>;
 
 void add_request(CLI::App& command, Options& options) {
-  command.add_option("MODEL", options.request.model, "file.py:Class, module:Class, hf:CONFIG_DIR, or file.py:function that returns (model, inputs)")->required();
+  command
+      .add_option("MODEL", options.request.model,
+                  "file.py:Class, module:Class, hf:CONFIG_DIR, or file.py:function that returns (model, inputs)")
+      ->required();
   command.add_option("--input-shape", options.input_shape, "shape of the model's input, like 1,256; a function brings its own");
   command.add_option("--dtype", options.request.dtype, "float32, float16 or bfloat16")->capture_default_str();
   command.add_option("--device", options.request.device, "cpu, auto, or null (nothing is compiled or timed)")->capture_default_str();
@@ -26,8 +29,12 @@ void add_request(CLI::App& command, Options& options) {
 }
 
 void add_budget(CLI::App& command, Options& options) {
-  auto* minutes = command.add_option("--minutes", options.minutes, "minutes of search; set-up, baselines and verification come on top (default 10)")->check(CLI::PositiveNumber);
-  command.add_option("--experiments", options.experiments, "end the search after so many trials in this run")->check(CLI::NonNegativeNumber)->excludes(minutes);
+  auto* minutes =
+      command.add_option("--minutes", options.minutes, "minutes of search; set-up, baselines and verification come on top (default 10)")
+          ->check(CLI::PositiveNumber);
+  command.add_option("--experiments", options.experiments, "end the search after so many trials in this run")
+      ->check(CLI::NonNegativeNumber)
+      ->excludes(minutes);
 }
 
 void add_common(CLI::App& command, Options& options) {
@@ -45,7 +52,8 @@ struct CommandLine {
     app.require_subcommand(1);
     app.footer("A first run:  autokernel run examples/models/llama.py:Llama --input-shape 1,128 --device cpu --minutes 3");
     bool* verbose = &verbose_;
-    app.add_flag_callback("-v,--verbose", [verbose] { *verbose = true; }, "say more on standard error");
+    app.add_flag_callback(
+        "-v,--verbose", [verbose] { *verbose = true; }, "say more on standard error");
 
     CLI::App& doctor = add("doctor", "what is here, what is missing, and how to get it", ak::cli::doctor);
     doctor.add_flag("--json", options.json, "machine-readable output");
@@ -54,7 +62,9 @@ struct CommandLine {
     add_request(run, options);
     add_budget(run, options);
     run.add_option("--top", options.top, "at most so many tasks")->capture_default_str()->check(CLI::PositiveNumber);
-    run.add_option("--rounds", options.rounds, "measurements of each variant of the model at the end")->capture_default_str()->check(CLI::PositiveNumber);
+    run.add_option("--rounds", options.rounds, "measurements of each variant of the model at the end")
+        ->capture_default_str()
+        ->check(CLI::PositiveNumber);
     add_common(run, options);
 
     CLI::App& prepare = add("prepare", "make the run directory: load the model and capture its graph", ak::cli::prepare);
@@ -81,7 +91,9 @@ struct CommandLine {
     add_common(optimize, options);
 
     CLI::App& verify = add("verify", "put the winners back into the model and measure the whole", ak::cli::verify);
-    verify.add_option("--rounds", options.rounds, "measurements of each variant of the model")->capture_default_str()->check(CLI::PositiveNumber);
+    verify.add_option("--rounds", options.rounds, "measurements of each variant of the model")
+        ->capture_default_str()
+        ->check(CLI::PositiveNumber);
     add_common(verify, options);
 
     add_common(add("report", "summary table, report.html and progress.svg", ak::cli::report), options);

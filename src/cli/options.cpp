@@ -58,7 +58,8 @@ void settle_request(Options& options) {
   if (request.device == "cuda") {
     throw Error("this version searches kernels on the CPU only", "use --device cpu; `autokernel doctor` says what is here");
   }
-  if (request.device != "cpu" && request.device != "null") throw Error("unknown device '" + request.device + "'", "use cpu, cuda, null or auto");
+  if (request.device != "cpu" && request.device != "null")
+    throw Error("unknown device '" + request.device + "'", "use cpu, cuda, null or auto");
   if (request.backend == "auto") request.backend = "cpu";
   if (request.backend != "cpu") throw Error("the backend '" + request.backend + "' needs a GPU", "use --backend cpu");
   const size_t colon = request.model.rfind(':');
@@ -66,7 +67,8 @@ void settle_request(Options& options) {
     throw Error("MODEL is '" + request.model + "'", "write file.py:Class, module:Class, hf:CONFIG_DIR or file.py:function");
   }
   const std::string source = request.model.substr(0, colon);
-  if (source.size() > 3 && source.substr(source.size() - 3) == ".py") request.model = fs::absolute(source).lexically_normal().string() + request.model.substr(colon);
+  if (source.size() > 3 && source.substr(source.size() - 3) == ".py")
+    request.model = fs::absolute(source).lexically_normal().string() + request.model.substr(colon);
 }
 
 fs::path directory_for_request(const Options& options) {
@@ -85,7 +87,8 @@ fs::path existing_directory(const Options& options) {
     if (fs::exists(directory / "run.toml") && fs::exists(directory / "journal.jsonl")) return directory;
   }
   fs::path newest = newest_run("autokernel-runs");
-  if (newest.empty()) throw Error("there is no run here", "start one with `autokernel run MODEL` or `autokernel prepare MODEL`, or name one with --run-dir");
+  if (newest.empty())
+    throw Error("there is no run here", "start one with `autokernel run MODEL` or `autokernel prepare MODEL`, or name one with --run-dir");
   return newest;
 }
 

@@ -11,8 +11,8 @@ namespace ak::cli {
 
 /// Options of all commands; each command reads its own.
 struct Options {
-  store::RunRequest request;          // run, prepare
-  std::string input_shape;            // as given: "1,256"
+  store::RunRequest request;            // run, prepare
+  std::string input_shape;              // as given: "1,256"
   std::filesystem::path run_directory;  // empty: the default
   bool fresh = false, json = false;
   std::optional<double> minutes;
@@ -31,8 +31,8 @@ void settle_request(Options& options);
 /// Where the run of `options.request` lives: --run-dir, else the default, with --fresh the next free name beside it.
 std::filesystem::path directory_for_request(const Options& options);
 
-/// The run that a part of a run works on: --run-dir, else the run directory that holds the working directory, else the newest in autokernel-runs/.
-/// errors: there is none.
+/// The run that a part of a run works on: --run-dir, else the run directory that holds the working directory, else the newest in
+/// autokernel-runs/. errors: there is none.
 std::filesystem::path existing_directory(const Options& options);
 
 }  // namespace ak::cli

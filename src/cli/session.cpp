@@ -41,7 +41,8 @@ class WorkerFixtures final : public judge::FixtureSource {
 
 search::Ceilings measure_ceilings(judge::JudgeProcess& process) {
   const auto answer = process.call("ceilings", Json::object(), judge_timeout);
-  if (!answer) throw Error("the judge did not measure the machine's ceilings: " + process.last_end(), "`autokernel doctor` says what is here");
+  if (!answer)
+    throw Error("the judge did not measure the machine's ceilings: " + process.last_end(), "`autokernel doctor` says what is here");
   search::Ceilings ceilings{.bytes_per_second = answer->at("copy_bytes_per_s"), .flops_per_second = {}};
   for (const auto& [dtype, rate] : answer->at("flops_per_s").items()) ceilings.flops_per_second[parse_dtype(dtype)] = rate;
   return ceilings;
@@ -59,7 +60,8 @@ void listen_for_stop() {
   ::sigaction(SIGTERM, &action, nullptr);
 }
 
-Session::Session(store::Run run, const Clock& clock, report::Progress& progress) : run_(std::move(run)), clock_(clock), progress_(progress) {}
+Session::Session(store::Run run, const Clock& clock, report::Progress& progress)
+    : run_(std::move(run)), clock_(clock), progress_(progress) {}
 Session::~Session() = default;
 
 const graph::Families& Session::families() {
@@ -73,7 +75,8 @@ bridge::Worker& Session::worker() {
   worker_ = std::make_unique<bridge::ProcessWorker>(bridge::WorkerOptions{.log = file("worker.log")});
   worker_->set_progress([this](const std::string& text, int64_t done, int64_t total) { progress_.phase_progress(text, done, total); });
   const store::RunRequest& request = run_.request();
-  const bridge::LoadedModel loaded = worker_->load({.model = request.model, .input_shape = request.input_shape, .dtype = request.dtype, .device = "cpu", .seed = request.seed});
+  const bridge::LoadedModel loaded = worker_->load(
+      {.model = request.model, .input_shape = request.input_shape, .dtype = request.dtype, .device = "cpu", .seed = request.seed});
   for (const std::string& warning : loaded.warnings) progress_.note(warning);
   return *worker_;
 }

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double smallest_share = 0.005;     // of the model's time; below, a task cannot pay for its search
+constexpr double smallest_share = 0.005;  // of the model's time; below, a task cannot pay for its search
 constexpr int64_t profile_iterations = 10;
 constexpr int64_t baseline_rounds = 15;
 constexpr int confirmation_rounds = 3;       // kernel, baseline, kernel, baseline, …
@@ -36,8 +36,13 @@ double median(std::vector<double> values) {
 }
 
 /// Medians of the kinds that ran; a kind that failed is announced.
-std::map<std::string, double> baseline_medians(Session& session, const kernel::Task& task, const std::vector<std::string>& kinds, int64_t rounds) {
-  bridge::BaselineRequest request{.task = task, .binding = task.workload.front(), .seed = session.run().request().seed, .kinds = kinds, .rounds = rounds,
+std::map<std::string, double> baseline_medians(Session& session, const kernel::Task& task, const std::vector<std::string>& kinds,
+                                               int64_t rounds) {
+  bridge::BaselineRequest request{.task = task,
+                                  .binding = task.workload.front(),
+                                  .seed = session.run().request().seed,
+                                  .kinds = kinds,
+                                  .rounds = rounds,
                                   .flush_bytes = session.judge_process().opened().at("flush_bytes")};
   std::map<std::string, double> medians;
   for (const auto& [kind, times] : session.worker().baseline(request)) {
@@ -78,7 +83,8 @@ store::Baseline measure_baseline(Session& session, const kernel::Task& task) {
   store::Baseline baseline;
   baseline.kinds_us = baseline_medians(session, task, {"eager", "library", "compile"}, baseline_rounds);
   if (baseline.kinds_us.empty()) throw Error("no baseline of " + task.id + " could be measured", "see worker.log in the run directory");
-  const auto best = std::min_element(baseline.kinds_us.begin(), baseline.kinds_us.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto best = std::min_element(baseline.kinds_us.begin(), baseline.kinds_us.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
   baseline.best_kind = best->first;
   baseline.best_us = best->second;
   baseline.eager_us = baseline.kinds_us.count("eager") != 0 ? baseline.kinds_us.at("eager") : best->second;
@@ -105,7 +111,8 @@ Confirmation confirm(Session& session, const kernel::Task& task, const judge::Ca
   return {median(kernel_us), median(baseline_us)};
 }
 
-/// What the model would need there without the kernel: the same operations as torch.compile runs them. The best baseline may be another way to write them.
+/// What the model would need there without the kernel: the same operations as torch.compile runs them. The best baseline may be another way
+/// to write them.
 double replaced_us(const store::Baseline& baseline) {
   const auto compiled = baseline.kinds_us.find("compile");
   return compiled != baseline.kinds_us.end() ? compiled->second : baseline.eager_us;
@@ -115,15 +122,23 @@ void write_bundle(Session& session, const kernel::Task& task, const judge::Candi
   const fs::path directory = session.file("bundles") / task.id;
   const std::string text = winner.file.with_defaults(winner.point);
   const auto compiled = session.compiler().compile({text, kernel::macros(winner.file, task, winner.point)});
-  if (!compiled.compiled) throw Error("the winner of " + task.id + " does not compile any more", "see the compiler's message: " + compiled.log);
+  if (!compiled.compiled)
+    throw Error("the winner of " + task.id + " does not compile any more", "see the compiler's message: " + compiled.log);
   fs::create_directories(directory);
   fs::copy_file(compiled.module, directory / "kernel.so", fs::copy_options::overwrite_existing);
   write_file(directory / kernel::file_name(winner.file.backend()), text);
   write_json(directory / "task.json", kernel::to_json(task));
-  write_json(directory / "bundle.json", {{"schema", "autokernel.bundle/1"}, {"task", kernel::to_json(task)}, {"kernel_file", kernel::file_name(winner.file.backend())},
-                                         {"module", "kernel.so"}, {"backend", kernel::name_of(winner.file.backend())}, {"architecture", host_architecture()},
-                                         {"point", winner.point}, {"speedup_vs_best", confirmation.speedup()}, {"us", confirmation.kernel_us},
-                                         {"baseline_us", confirmation.baseline_us}, {"replaces_us", replaced_us(*session.run().state(task.id).baseline)}});
+  write_json(directory / "bundle.json", {{"schema", "autokernel.bundle/1"},
+                                         {"task", kernel::to_json(task)},
+                                         {"kernel_file", kernel::file_name(winner.file.backend())},
+                                         {"module", "kernel.so"},
+                                         {"backend", kernel::name_of(winner.file.backend())},
+                                         {"architecture", host_architecture()},
+                                         {"point", winner.point},
+                                         {"speedup_vs_best", confirmation.speedup()},
+                                         {"us", confirmation.kernel_us},
+                                         {"baseline_us", confirmation.baseline_us},
+                                         {"replaces_us", replaced_us(*session.run().state(task.id).baseline)}});
 }
 
 }  // namespace
@@ -132,11 +147,15 @@ void capture_model(Session& session) {
   if (session.has("graph.json") && session.has("patterns.json")) return;
   session.progress().phase("capture the model's graph");
   const bridge::CaptureResult captured = session.worker().capture(session.file("graph.json"));
-  session.progress().note(fmt::format("{} nodes in {} graph{}, captured by {}", captured.nodes, captured.graphs, captured.graphs == 1 ? "" : "s", captured.capture));
-  if (!captured.reason.empty()) session.progress().note("captured by dynamo with graph breaks, since torch.export cannot: " + captured.reason);
+  session.progress().note(fmt::format("{} nodes in {} graph{}, captured by {}", captured.nodes, captured.graphs,
+                                      captured.graphs == 1 ? "" : "s", captured.capture));
+  if (!captured.reason.empty())
+    session.progress().note("captured by dynamo with graph breaks, since torch.export cannot: " + captured.reason);
   session.progress().phase("trace the families' spellings");
-  const bridge::PatternsResult patterns = session.worker().patterns(home_directory() / "kernels", {session.run().request().dtype}, session.file("patterns.json"));
-  for (const auto& error : patterns.errors) session.progress().note(fmt::format("{} is not matched as {}: {}", error.family, error.spelling, error.message));
+  const bridge::PatternsResult patterns =
+      session.worker().patterns(home_directory() / "kernels", {session.run().request().dtype}, session.file("patterns.json"));
+  for (const auto& error : patterns.errors)
+    session.progress().note(fmt::format("{} is not matched as {}: {}", error.family, error.spelling, error.message));
 }
 
 void measure_nodes(Session& session) {
@@ -173,10 +192,10 @@ void extract_tasks(Session& session, int64_t top) {
   session.progress().note(fmt::format("{} regions found, {} tasks", regions.size(), made));
 }
 
-void measure_baselines(Session& session) {
+void measure_baselines(Session& session, const std::string& only) {
   std::vector<std::string> open;
   for (const std::string& id : session.run().task_ids()) {
-    if (!session.run().state(id).baseline) open.push_back(id);
+    if (!session.run().state(id).baseline && (only.empty() || id == only)) open.push_back(id);
   }
   if (open.empty()) return;
   session.progress().phase("measure what PyTorch needs");
@@ -207,8 +226,9 @@ std::string search_kernels(Session& session, const plan::Budget& budget, const s
   plan::Scheduler scheduler = make_scheduler(session, budget, only);
   EngineSocket socket(session.run().directory());
   const plan::Between serve = [&] { return socket.serve_pending([&](const Json& request) { return answer_client(session, request); }); };
-  return plan::run_plan(session.run(), scheduler, [&](const std::string& task) -> judge::Judge& { return session.judge_of(task); }, session.settings(), serve,
-                        stop_requested(), session.clock(), session.progress());
+  return plan::run_plan(
+      session.run(), scheduler, [&](const std::string& task) -> judge::Judge& { return session.judge_of(task); }, session.settings(), serve,
+      stop_requested(), session.clock(), session.progress());
 }
 
 void bundle_winners(Session& session) {
@@ -223,13 +243,18 @@ void bundle_winners(Session& session) {
       const judge::Candidate winner{file, file.defaults()};
       session.progress().phase_progress(id, 0, 0);
       const Confirmation confirmation = confirm(session, task, winner, state.baseline->best_kind);
-      session.run().record_event({{"type", "confirmation"}, {"task", id}, {"kernel_us", confirmation.kernel_us}, {"baseline_us", confirmation.baseline_us},
-                                  {"speedup", confirmation.speedup()}, {"kind", state.baseline->best_kind}});
+      session.run().record_event({{"type", "confirmation"},
+                                  {"task", id},
+                                  {"kernel_us", confirmation.kernel_us},
+                                  {"baseline_us", confirmation.baseline_us},
+                                  {"speedup", confirmation.speedup()},
+                                  {"kind", state.baseline->best_kind}});
       if (confirmation.speedup() > 1) {
         write_bundle(session, task, winner, confirmation);
         continue;
       }
-      session.progress().note(fmt::format("{}: the winner does not hold against {} when measured in turn ({:.2f}x); the baseline is kept", id, state.baseline->best_kind, confirmation.speedup()));
+      session.progress().note(fmt::format("{}: the winner does not hold against {} when measured in turn ({:.2f}x); the baseline is kept",
+                                          id, state.baseline->best_kind, confirmation.speedup()));
     }
     fs::remove_all(directory);
   }
@@ -238,7 +263,8 @@ void bundle_winners(Session& session) {
 Json verify_model(Session& session, int64_t rounds) {
   if (session.is_null_device()) return nullptr;
   session.progress().phase("put the kernels back and measure the whole model");
-  const Json verification = session.worker().verify(fs::absolute(session.run().directory()), {}, rounds, fs::absolute(session.file("verification.json")));
+  const Json verification =
+      session.worker().verify(fs::absolute(session.run().directory()), {}, rounds, fs::absolute(session.file("verification.json")));
   session.run().record_event({{"type", "verification"}, {"content", verification}});
   return verification;
 }

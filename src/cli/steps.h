@@ -13,8 +13,8 @@ void measure_nodes(Session& session);
 /// tasks/: match the families, and make a task of each kind of region, at most `top`, those under 0.5 % of the time left out.
 /// errors: nothing of the model is matched.
 void extract_tasks(Session& session, int64_t top);
-/// Experiment 0 of each task that has none: what PyTorch needs, and the floor.
-void measure_baselines(Session& session);
+/// Experiment 0 of each task (of one, where `only` is not empty) that has none: what PyTorch needs, and the floor.
+void measure_baselines(Session& session, const std::string& only = {});
 
 /// The scheduler of the run's tasks (of one, where `only` is not empty).
 plan::Scheduler make_scheduler(Session& session, const plan::Budget& budget, const std::string& only = {});

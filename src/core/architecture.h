@@ -6,7 +6,8 @@
 
 namespace ak {
 
-/// The machine (`x86_64`, `aarch64`) and its instruction sets that a compiler uses, sorted and separated by spaces, from the text of /proc/cpuinfo.
+/// The machine (`x86_64`, `aarch64`) and its instruction sets that a compiler uses, sorted and separated by spaces, from the text of
+/// /proc/cpuinfo.
 std::string architecture_from(std::string_view machine, std::string_view cpuinfo);
 
 /// architecture_from() of the machine that this runs on.

@@ -115,7 +115,8 @@ Json to_json(const Argument& argument) {
 }
 
 Argument argument_from_json(const Json& json) {
-  const auto& [key, value] = *json.items().begin();
+  const std::string key = json.begin().key();
+  const Json& value = json.begin().value();
   if (key == "tensor") return {Argument::Kind::tensor, value, 0, 0};
   if (key == "scratch") return {Argument::Kind::scratch, value, 0, 0};
   if (key == "null") return {Argument::Kind::null, value, 0, 0};

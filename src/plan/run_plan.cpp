@@ -14,8 +14,8 @@ constexpr int environment_failures_allowed = 3;  // in a row, over all tasks
 
 class Loop {
  public:
-  Loop(store::Run& run, Scheduler& scheduler, const JudgeOfTask& judge_of, const search::Settings& settings, const Between& between, const Clock& clock,
-       Observer& observer)
+  Loop(store::Run& run, Scheduler& scheduler, const JudgeOfTask& judge_of, const search::Settings& settings, const Between& between,
+       const Clock& clock, Observer& observer)
       : run_(run), scheduler_(scheduler), judge_of_(judge_of), settings_(settings), between_(between), clock_(clock), observer_(observer) {}
 
   std::string run(const std::atomic<bool>& stop) {
@@ -120,7 +120,8 @@ class Loop {
   void write_plan() const { write_json(run_.directory() / "plan.json", to_json(scheduler_)); }
 
   Progress progress() const {
-    return {scheduler_.experiments_spent(), scheduler_.budget().experiments, scheduler_.seconds_elapsed(), scheduler_.seconds_left(), scheduler_.estimated_speedup()};
+    return {scheduler_.experiments_spent(), scheduler_.budget().experiments, scheduler_.seconds_elapsed(), scheduler_.seconds_left(),
+            scheduler_.estimated_speedup()};
   }
 
   store::Run& run_;
@@ -137,8 +138,8 @@ class Loop {
 
 }  // namespace
 
-std::string run_plan(store::Run& run, Scheduler& scheduler, const JudgeOfTask& judge_of, const search::Settings& settings, const Between& between,
-                     const std::atomic<bool>& stop, const Clock& clock, Observer& observer) {
+std::string run_plan(store::Run& run, Scheduler& scheduler, const JudgeOfTask& judge_of, const search::Settings& settings,
+                     const Between& between, const std::atomic<bool>& stop, const Clock& clock, Observer& observer) {
   return Loop(run, scheduler, judge_of, settings, between, clock, observer).run(stop);
 }
 

@@ -12,11 +12,11 @@ namespace ak::plan {
 
 /// Where the loop stands, for whoever watches.
 struct Progress {
-  int64_t experiment = 0;                      // of this session
+  int64_t experiment = 0;  // of this session
   std::optional<int64_t> experiments_planned;
   double seconds_elapsed = 0;
   std::optional<double> seconds_left;
-  double estimated_speedup = 1;                // of the model, by Amdahl
+  double estimated_speedup = 1;  // of the model, by Amdahl
 };
 
 /// Is told what happens. Calls come from the thread of run_plan().
@@ -42,7 +42,7 @@ using Between = std::function<bool()>;
 /// Every experiment is in the run's journal before the next begins. plan.json is written at each change of task and at the end.
 /// Returns why it ended.
 /// errors: the run cannot be written; the judge cannot be started.
-std::string run_plan(store::Run& run, Scheduler& scheduler, const JudgeOfTask& judge_of, const search::Settings& settings, const Between& between,
-                     const std::atomic<bool>& stop, const Clock& clock, Observer& observer);
+std::string run_plan(store::Run& run, Scheduler& scheduler, const JudgeOfTask& judge_of, const search::Settings& settings,
+                     const Between& between, const std::atomic<bool>& stop, const Clock& clock, Observer& observer);
 
 }  // namespace ak::plan

@@ -165,12 +165,8 @@ std::vector<Comparison> comparisons(const RunView& run) {
 Json final_json(const RunView& run) {
   Json tasks = Json::array();
   for (const TaskView& task : run.tasks) tasks.push_back(task_json(task));
-  return {{"run_dir", run.directory},
-          {"device", run.request.device},
-          {"trials", run.trials()},
-          {"kept", run.kernels_better()},
-          {"kept_trials", run.kept()},
-          {"tasks", tasks},
+  return {{"run_dir", run.directory},      {"device", run.request.device}, {"trials", run.trials()},
+          {"kept", run.kernels_better()},  {"kept_trials", run.kept()},    {"tasks", tasks},
           {"end_to_end", run.end_to_end()}};
 }
 

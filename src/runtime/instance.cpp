@@ -113,7 +113,8 @@ Instance::Launch Instance::resolve(const ConcreteLaunch& launch) const {
   const KernelRecord& record = module_->kernel(launch.kernel);
   const auto count = static_cast<size_t>(record.parameter_count);
   if (launch.arguments.size() != count) {
-    throw Error("the plan gives " + launch.kernel + " " + std::to_string(launch.arguments.size()) + " arguments, it takes " + std::to_string(count));
+    throw Error("the plan gives " + launch.kernel + " " + std::to_string(launch.arguments.size()) + " arguments, it takes " +
+                std::to_string(count));
   }
   if (count > max_parameters) throw Error("kernel " + launch.kernel + " has more than " + std::to_string(max_parameters) + " parameters");
   Launch resolved{&record, launch.blocks(), {}};
@@ -129,20 +130,17 @@ Instance::Launch Instance::resolve(const ConcreteLaunch& launch) const {
 
 Instance::Slot Instance::resolve(const Argument& argument) const {
   switch (argument.kind) {
-    case Argument::Kind::integer:
-      return {Slot::Kind::value, 0, std::bit_cast<uint64_t>(argument.integer)};
-    case Argument::Kind::real:
-      return {Slot::Kind::value, 0, std::bit_cast<uint32_t>(static_cast<float>(argument.real))};
-    case Argument::Kind::null:
-      return {Slot::Kind::value, 0, 0};
-    case Argument::Kind::tensor:
-      return {Slot::Kind::tensor, tensor_index(argument.name), 0};
-    case Argument::Kind::scratch:
-      break;
+    case Argument::Kind::integer: return {Slot::Kind::value, 0, std::bit_cast<uint64_t>(argument.integer)};
+    case Argument::Kind::real: return {Slot::Kind::value, 0, std::bit_cast<uint32_t>(static_cast<float>(argument.real))};
+    case Argument::Kind::null: return {Slot::Kind::value, 0, 0};
+    case Argument::Kind::tensor: return {Slot::Kind::tensor, tensor_index(argument.name), 0};
+    case Argument::Kind::scratch: break;
   }
-  if (const size_t index = position_in(prepared_names_, argument.name); index < prepared_names_.size()) return {Slot::Kind::prepared, index, 0};
+  if (const size_t index = position_in(prepared_names_, argument.name); index < prepared_names_.size())
+    return {Slot::Kind::prepared, index, 0};
   const size_t index = position_in(buffer_names_, argument.name);
-  if (index == buffer_names_.size()) throw Error("the plan names scratch " + argument.name + ", which is declared for one worker or not at all");
+  if (index == buffer_names_.size())
+    throw Error("the plan names scratch " + argument.name + ", which is declared for one worker or not at all");
   return {Slot::Kind::buffer, index, 0};
 }
 
@@ -189,7 +187,8 @@ std::vector<uint64_t> Instance::fingerprint(std::span<void* const> inputs) const
   return words;
 }
 
-std::shared_ptr<const Instance::Prepared> Instance::prepared_for(std::span<void* const> tensors, Workspace& workspace, ParallelFor parallel_for) {
+std::shared_ptr<const Instance::Prepared> Instance::prepared_for(std::span<void* const> tensors, Workspace& workspace,
+                                                                 ParallelFor parallel_for) {
   auto weights = fingerprint(tensors);
   const std::lock_guard lock(prepared_mutex_);
   const auto found = std::ranges::find_if(prepared_, [&](const auto& prepared) { return prepared->weights == weights; });
@@ -222,8 +221,8 @@ void Instance::run(const Launch& launch, std::span<void* const> tensors, const W
     argument[i] = &value[i];
   }
   const int64_t workers = std::min(workers_, launch.blocks);
-  Progress progress{launch.record, argument.data(), workspace.per_worker.data(), per_worker_bytes_, launch.blocks,
-                    std::max<int64_t>(1, launch.blocks / (workers_ * shares_per_worker))};
+  Progress progress{launch.record,     argument.data(), workspace.per_worker.data(),
+                    per_worker_bytes_, launch.blocks,   std::max<int64_t>(1, launch.blocks / (workers_ * shares_per_worker))};
   if (workers <= 1) {
     work(0, 1, &progress);
   } else if (parallel_for(0, workers, 1, work, &progress) != 0) {

@@ -67,7 +67,8 @@ class Instance {
   std::unique_ptr<Workspace> make_workspace() const;
   std::vector<uint64_t> fingerprint(std::span<void* const> inputs) const;
   std::shared_ptr<const Prepared> prepared_for(std::span<void* const> tensors, Workspace& workspace, ParallelFor parallel_for);
-  void run(const Launch& launch, std::span<void* const> tensors, const Workspace& workspace, const Prepared* prepared, ParallelFor parallel_for) const;
+  void run(const Launch& launch, std::span<void* const> tensors, const Workspace& workspace, const Prepared* prepared,
+           ParallelFor parallel_for) const;
 
   CallSite site_;
   std::unique_ptr<Kernels> module_;

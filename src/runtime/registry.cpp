@@ -30,8 +30,10 @@ struct Bundle {
 Bundle read_bundle(const path& directory) try {
   const Json json = read_json(directory / "bundle.json");
   if (json.at("schema") != "autokernel.bundle/1") throw Error(directory.string() + " is of a format that this runtime does not know");
-  if (json.at("backend") != "cpu") throw Error(directory.string() + " is for " + json.at("backend").get<std::string>() + ", not for the CPU");
-  return {directory, kernel::task_from_json(json.at("task")), json.at("kernel_file"), json.at("module"), json.at("architecture"), json.at("point")};
+  if (json.at("backend") != "cpu")
+    throw Error(directory.string() + " is for " + json.at("backend").get<std::string>() + ", not for the CPU");
+  return {directory,       kernel::task_from_json(json.at("task")), json.at("kernel_file"), json.at("module"), json.at("architecture"),
+          json.at("point")};
 } catch (const Json::exception& error) {
   throw Error((directory / "bundle.json").string() + ": " + error.what(), "export the run again");
 }
@@ -40,7 +42,8 @@ Bundle read_bundle(const path& directory) try {
 void require_runs_here(const Bundle& bundle) {
   const std::string missing = missing_instructions(bundle.architecture, host_architecture());
   if (!missing.empty()) {
-    throw Error("the kernel of " + bundle.directory.string() + " was made for a processor with " + missing, "run `autokernel verify` of its run on this machine, which compiles it again");
+    throw Error("the kernel of " + bundle.directory.string() + " was made for a processor with " + missing,
+                "run `autokernel verify` of its run on this machine, which compiles it again");
   }
 }
 

@@ -19,9 +19,9 @@ constexpr int max_outputs = 2;
 /// What the operator needs to know of PyTorch, once found.
 struct Torch {
   TorchShim shim = open_torch_shim();
-  std::array<int32_t, 10> dtypes = {shim.aoti_torch_dtype_float64(), shim.aoti_torch_dtype_float32(), shim.aoti_torch_dtype_float16(),
-                                    shim.aoti_torch_dtype_bfloat16(), shim.aoti_torch_dtype_int64(),  shim.aoti_torch_dtype_int32(),
-                                    shim.aoti_torch_dtype_int16(),    shim.aoti_torch_dtype_int8(),   shim.aoti_torch_dtype_uint8(),
+  std::array<int32_t, 10> dtypes = {shim.aoti_torch_dtype_float64(),  shim.aoti_torch_dtype_float32(), shim.aoti_torch_dtype_float16(),
+                                    shim.aoti_torch_dtype_bfloat16(), shim.aoti_torch_dtype_int64(),   shim.aoti_torch_dtype_int32(),
+                                    shim.aoti_torch_dtype_int16(),    shim.aoti_torch_dtype_int8(),    shim.aoti_torch_dtype_uint8(),
                                     shim.aoti_torch_dtype_bool()};  // in the order of ak::Dtype
   int32_t cpu = shim.aoti_torch_device_type_cpu();
 

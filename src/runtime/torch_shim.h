@@ -14,30 +14,31 @@ using TorchValue = uint64_t;
 using TorchBoxedFunction = void (*)(TorchValue* stack, uint64_t inputs, uint64_t outputs);
 using TorchRangeFunction = void (*)(int64_t begin, int64_t end, void* context);
 
-// name, result, parameters. All of them exist from PyTorch 2.10 on. Those that return int32_t give 0 on success, but for the dtype and device numbers.
-#define AK_TORCH_SHIM(X)                                                                                                                     \
-  X(aoti_torch_library_init_impl, int32_t, (const char*, const char*, const char*, uint32_t, TorchLibrary**))                                \
-  X(torch_library_impl, int32_t, (TorchLibrary*, const char*, TorchBoxedFunction, uint64_t))                                                 \
-  X(aoti_torch_get_data_ptr, int32_t, (TorchTensor*, void**))                                                                                \
-  X(aoti_torch_get_dim, int32_t, (TorchTensor*, int64_t*))                                                                                   \
-  X(aoti_torch_get_sizes, int32_t, (TorchTensor*, int64_t**))                                                                                \
-  X(aoti_torch_get_strides, int32_t, (TorchTensor*, int64_t**))                                                                              \
-  X(aoti_torch_get_dtype, int32_t, (TorchTensor*, int32_t*))                                                                                 \
-  X(aoti_torch_empty_strided, int32_t, (int64_t, const int64_t*, const int64_t*, int32_t, int32_t, int32_t, TorchTensor**))                  \
-  X(aoti_torch_delete_tensor_object, int32_t, (TorchTensor*))                                                                                \
-  X(aoti_torch_check, void, (bool, const char*, const char*, uint32_t, const char*))                                                         \
-  X(aoti_torch_device_type_cpu, int32_t, ())                                                                                                 \
-  X(aoti_torch_dtype_float64, int32_t, ())                                                                                                   \
-  X(aoti_torch_dtype_float32, int32_t, ())                                                                                                   \
-  X(aoti_torch_dtype_float16, int32_t, ())                                                                                                   \
-  X(aoti_torch_dtype_bfloat16, int32_t, ())                                                                                                  \
-  X(aoti_torch_dtype_int64, int32_t, ())                                                                                                     \
-  X(aoti_torch_dtype_int32, int32_t, ())                                                                                                     \
-  X(aoti_torch_dtype_int16, int32_t, ())                                                                                                     \
-  X(aoti_torch_dtype_int8, int32_t, ())                                                                                                      \
-  X(aoti_torch_dtype_uint8, int32_t, ())                                                                                                     \
-  X(aoti_torch_dtype_bool, int32_t, ())                                                                                                      \
-  X(torch_get_num_threads, int32_t, (uint32_t*))                                                                                             \
+// name, result, parameters. All of them exist from PyTorch 2.10 on. Those that return int32_t give 0 on success, but for the dtype and
+// device numbers.
+#define AK_TORCH_SHIM(X)                                                                                                    \
+  X(aoti_torch_library_init_impl, int32_t, (const char*, const char*, const char*, uint32_t, TorchLibrary**))               \
+  X(torch_library_impl, int32_t, (TorchLibrary*, const char*, TorchBoxedFunction, uint64_t))                                \
+  X(aoti_torch_get_data_ptr, int32_t, (TorchTensor*, void**))                                                               \
+  X(aoti_torch_get_dim, int32_t, (TorchTensor*, int64_t*))                                                                  \
+  X(aoti_torch_get_sizes, int32_t, (TorchTensor*, int64_t**))                                                               \
+  X(aoti_torch_get_strides, int32_t, (TorchTensor*, int64_t**))                                                             \
+  X(aoti_torch_get_dtype, int32_t, (TorchTensor*, int32_t*))                                                                \
+  X(aoti_torch_empty_strided, int32_t, (int64_t, const int64_t*, const int64_t*, int32_t, int32_t, int32_t, TorchTensor**)) \
+  X(aoti_torch_delete_tensor_object, int32_t, (TorchTensor*))                                                               \
+  X(aoti_torch_check, void, (bool, const char*, const char*, uint32_t, const char*))                                        \
+  X(aoti_torch_device_type_cpu, int32_t, ())                                                                                \
+  X(aoti_torch_dtype_float64, int32_t, ())                                                                                  \
+  X(aoti_torch_dtype_float32, int32_t, ())                                                                                  \
+  X(aoti_torch_dtype_float16, int32_t, ())                                                                                  \
+  X(aoti_torch_dtype_bfloat16, int32_t, ())                                                                                 \
+  X(aoti_torch_dtype_int64, int32_t, ())                                                                                    \
+  X(aoti_torch_dtype_int32, int32_t, ())                                                                                    \
+  X(aoti_torch_dtype_int16, int32_t, ())                                                                                    \
+  X(aoti_torch_dtype_int8, int32_t, ())                                                                                     \
+  X(aoti_torch_dtype_uint8, int32_t, ())                                                                                    \
+  X(aoti_torch_dtype_bool, int32_t, ())                                                                                     \
+  X(torch_get_num_threads, int32_t, (uint32_t*))                                                                            \
   X(torch_parallel_for, int32_t, (int64_t, int64_t, int64_t, TorchRangeFunction, void*))
 
 struct TorchShim {

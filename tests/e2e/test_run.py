@@ -121,22 +121,41 @@ def edit(program, task, change):
     return path
 
 
-def test_a_wrong_edit_is_wrong_and_reverted(finished):
-    task = finished.tasks()["softmax"]
-    path = finished.run_dir / "tasks" / task / "kernel.cpp"
-    before = path.read_text()
-    # Every store of a vector or a value is doubled: right everywhere but in its numbers.
-    edit(finished, task, lambda text: text.replace("AK_KERNEL(", "static void unused_by_plan() {}\nAK_KERNEL(", 1).replace("store<", "ak_twice<"))
-    header = "namespace ak { template <int W, class E> inline void ak_twice(E* p, Floats<W> v) { store<W>(p, v + v); } }\nusing ak::ak_twice;\n"
-    text = path.read_text().replace("#include <autokernel/cpu.h>\n", "#include <autokernel/cpu.h>\n" + header.replace("using ak::ak_twice;\n", ""), 1).replace("ak_twice<", "ak::ak_twice<").replace("void ak::ak_twice<", "void ak_twice<")
-    path.write_text(text.replace("ak::ak::", "ak::"))
-    result = finished("bench", task, "--run-dir", finished.run_dir, "--note", "stores twice the value", "--json")
-    reply = json.loads(result.out.strip().splitlines()[-1])
-    assert reply["verdict"] in ("wrong", "does_not_compile"), reply
-    assert reply["verdict"] == "wrong", reply
-    assert result.returncode == 3
-    assert reply["evidence"]["stage"] >= 1
-    assert path.read_text() == before
+def bench(program, task, note):
+    result = program("bench", task, "--run-dir", program.run_dir, "--note", note, "--json")
+    return result.returncode, json.loads(result.out.strip().splitlines()[-1])
+
+
+def test_a_better_edit_is_kept_and_a_wrong_one_is_wrong(program):
+    program.ok("prepare", f"{program.model}:Tiny", "--input-shape", "64,192", "--run-dir", program.run_dir)
+    program.ok("extract", "--run-dir", program.run_dir)
+    task = program.tasks()["rmsnorm"]
+    path = program.run_dir / "tasks" / task / "kernel.cpp"
+    starter = path.read_text()
+
+    edit(program, task, lambda text: text.replace("float scale, const T* next) {", "float scale, const T* next) {\n  for (volatile int i = 0; i < 50000; ++i) {\n  }", 1))
+    slow = path.read_text()
+    code, reply = bench(program, task, "waits in every row")
+    assert (code, reply["verdict"], reply["evidence"]["stages"]) == (0, "kept", [1, 2, 3, 4, 5]), "the first correct kernel is the incumbent"
+
+    path.write_text(starter)
+    code, reply = bench(program, task, "no more waiting")
+    assert (code, reply["verdict"]) == (0, "kept")
+    assert reply["evidence"]["ci_low"] > 1.01
+
+    edit(program, task, lambda text: text.replace("return normal * (", "return 1.001f * normal * (", 1))
+    code, reply = bench(program, task, "a thousandth too large")
+    assert (code, reply["verdict"]) == (3, "wrong")
+    assert reply["evidence"]["stage"] == 1
+    assert reply["evidence"]["worst"]["error"] > reply["evidence"]["worst"]["budget"] > 0
+    assert path.read_text() == starter
+
+    path.write_text(slow)
+    code, reply = bench(program, task, "waits again")
+    assert (code, reply["verdict"]) == (3, "slower")
+    assert [record["verdict"] for record in program.journal() if record["type"] == "trial"] == ["kept", "kept", "wrong", "slower"]
+    history = sorted(file.name for file in (program.run_dir / "tasks" / task / "history").iterdir())
+    assert history == ["0001.cpp", "0002.cpp", "0003.cpp", "0004.cpp"]
 
 
 def test_a_bad_plan_names_the_line_and_keeps_the_edit(finished):

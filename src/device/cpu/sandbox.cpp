@@ -209,12 +209,15 @@ constexpr CallName call_names[] = {
 
 }  // namespace
 
-bool limit_process(int64_t memory_bytes) {
+bool limit_process([[maybe_unused]] int64_t memory_bytes) {
   const auto limit = [](auto resource, int64_t value) {
     const rlimit both{static_cast<rlim_t>(value), static_cast<rlim_t>(value)};
     return ::setrlimit(resource, &both) == 0;
   };
-  bool all = limit(RLIMIT_CORE, 0) && limit(RLIMIT_FSIZE, 0) && limit(RLIMIT_NOFILE, 32) && limit(RLIMIT_DATA, memory_bytes);
+  bool all = limit(RLIMIT_CORE, 0) && limit(RLIMIT_FSIZE, 0) && limit(RLIMIT_NOFILE, 32);
+#if !defined(__SANITIZE_ADDRESS__)  // whose shadow is private memory of its own
+  all = limit(RLIMIT_DATA, memory_bytes) && all;
+#endif
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && all;
 }
 

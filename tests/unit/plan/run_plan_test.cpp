@@ -51,7 +51,8 @@ class RunPlanTest : public ::testing::Test {
     Scheduler scheduler({{"softmax_00000001", "softmax", 500, 1, 1, {}}, {"rmsnorm_00000002", "rmsnorm", 300, 1, 1, {}}}, 1000, budget,
                         fixture_.clock);
     return run_plan(
-        run, scheduler, [&](const std::string&) -> judge::Judge& { return judge_; }, {}, between_, recorder_.stop, fixture_.clock, recorder_);
+        run, scheduler, [&](const std::string&) -> judge::Judge& { return judge_; }, {}, between_, recorder_.stop, fixture_.clock,
+        recorder_);
   }
   static double cost(const judge::Candidate& candidate) {
     return candidate.point.contains("ROWS") ? separable_us(candidate.point)

@@ -1,8 +1,8 @@
 // Instances: plans resolved against published kernels, calls over any number of threads, prepared weights, and what differs in a call.
 #include "runtime/instance.h"
 
-#include "../kernels/include/autokernel/cpu.h"
 #include <gtest/gtest.h>
+#include "../kernels/include/autokernel/cpu.h"
 
 #include <map>
 #include <random>
@@ -46,8 +46,9 @@ class TestKernels : public Kernels {
  public:
   const KernelRecord& kernel(const std::string& name) const override {
     static const std::map<std::string, const ak::KernelRecord*> records = {
-        {"scale_rows", &ak_kernel_scale_rows}, {"double_weight", &ak_kernel_double_weight}, {"add_rows", &ak_kernel_add_rows},
-        {"count", &ak_kernel_count},           {"gather", &ak_kernel_gather},               {"narrow", &ak_kernel_narrow}};
+        {"scale_rows", &ak_kernel_scale_rows}, {"double_weight", &ak_kernel_double_weight},
+        {"add_rows", &ak_kernel_add_rows},     {"count", &ak_kernel_count},
+        {"gather", &ak_kernel_gather},         {"narrow", &ak_kernel_narrow}};
     return reinterpret_cast<const KernelRecord&>(*records.at(name));
   }
 };
@@ -150,9 +151,13 @@ TEST(Instance, a_failing_parallel_loop_is_an_error) {
 Instance adding() {
   kernel::ConcretePlan plan;
   plan.prepares = {launch("double_weight", 1, {tensor("weight"), scratch("doubled"), integer(columns)})};
-  plan.launches = {launch("add_rows", rows, {tensor("x"), scratch("doubled"), {Kind::null, "bias", 0, 0}, tensor("out"), integer(columns)})};
+  plan.launches = {
+      launch("add_rows", rows, {tensor("x"), scratch("doubled"), {Kind::null, "bias", 0, 0}, tensor("out"), integer(columns)})};
   plan.scratch = {{"doubled", columns * 4, false, false}};
-  return {{{spec("x", {rows, columns}), spec("weight", {columns})}, {spec("out", {rows, columns})}, {}}, plan, std::make_unique<TestKernels>(), 2,
+  return {{{spec("x", {rows, columns}), spec("weight", {columns})}, {spec("out", {rows, columns})}, {}},
+          plan,
+          std::make_unique<TestKernels>(),
+          2,
           {"weight"}};
 }
 
@@ -194,12 +199,12 @@ Instance with_launch(kernel::ConcreteLaunch made) {
 }
 
 TEST(Instance, refuses_a_plan_that_does_not_fit_the_kernel) {
-  EXPECT_THROW(with_launch(launch("scale_rows", 1, {tensor("x"), tensor("out"), integer(4)})), Error);              // one argument short
-  EXPECT_THROW(with_launch(launch("scale_rows", 1, {tensor("x"), tensor("out"), real(4), real(1)})), Error);        // a float for an integer
-  EXPECT_THROW(with_launch(launch("scale_rows", 1, {integer(1), tensor("out"), integer(4), real(1)})), Error);      // an integer for a pointer
-  EXPECT_THROW(with_launch(launch("narrow", 1, {tensor("x"), integer(4)})), Error);                                 // a 32-bit parameter
-  EXPECT_THROW(with_launch(launch("scale_rows", 1, {tensor("y"), tensor("out"), integer(4), real(1)})), Error);     // no such tensor
-  EXPECT_THROW(with_launch(launch("scale_rows", 1, {scratch("x"), tensor("out"), integer(4), real(1)})), Error);    // no such scratch
+  EXPECT_THROW(with_launch(launch("scale_rows", 1, {tensor("x"), tensor("out"), integer(4)})), Error);           // one argument short
+  EXPECT_THROW(with_launch(launch("scale_rows", 1, {tensor("x"), tensor("out"), real(4), real(1)})), Error);     // a float for an integer
+  EXPECT_THROW(with_launch(launch("scale_rows", 1, {integer(1), tensor("out"), integer(4), real(1)})), Error);   // an integer for a pointer
+  EXPECT_THROW(with_launch(launch("narrow", 1, {tensor("x"), integer(4)})), Error);                              // a 32-bit parameter
+  EXPECT_THROW(with_launch(launch("scale_rows", 1, {tensor("y"), tensor("out"), integer(4), real(1)})), Error);  // no such tensor
+  EXPECT_THROW(with_launch(launch("scale_rows", 1, {scratch("x"), tensor("out"), integer(4), real(1)})), Error);  // no such scratch
   EXPECT_NO_THROW(with_launch(launch("scale_rows", 1, {tensor("x"), tensor("out"), integer(4), real(1)})));
 }
 

@@ -18,7 +18,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-const Json task = Json::parse(R"({"schema": "autokernel.task/1", "id": "copy_00000000", "family": "copy", "spelling": "s", "dtype": "float32",
+const Json task =
+    Json::parse(R"({"schema": "autokernel.task/1", "id": "copy_00000000", "family": "copy", "spelling": "s", "dtype": "float32",
   "tensors": [{"name": "x", "role": "data", "dtype": "float32", "shape": ["N"]}, {"name": "out", "role": "output", "dtype": "float32", "shape": ["N"]}],
   "scalars": {}, "options": {}, "workload": [{"dims": {"N": 12}, "strides": {"x": [1], "out": [1]}, "calls": 1}], "sweep": [], "edges": [],
   "stability": [], "tolerance": {"k": 16}, "flops": "N", "bytes": "8*N", "reference": {"kind": "family", "family": "copy", "function": "reference"}})");
@@ -33,9 +34,15 @@ Json call(int64_t n, int64_t stride) {
 class RegistryTest : public testing::Test {
  protected:
   void write_bundle(const std::string& schema, const std::string& backend, const std::string& architecture = host_architecture()) {
-    write_json(directory_.path() / "bundle.json", {{"schema", schema}, {"task", task}, {"kernel_file", "kernel.cpp"}, {"module", "kernel.so"},
-                                                   {"backend", backend}, {"architecture", architecture}, {"point", Json::object()}});
-    write_file(directory_.path() / "kernel.cpp", "/*autokernel\nfamily = \"copy\"\nbackend = \"cpu\"\n[[launch]]\nkernel = \"f\"\ngrid = [\"1\"]\nargs = []\n*/\n");
+    write_json(directory_.path() / "bundle.json", {{"schema", schema},
+                                                   {"task", task},
+                                                   {"kernel_file", "kernel.cpp"},
+                                                   {"module", "kernel.so"},
+                                                   {"backend", backend},
+                                                   {"architecture", architecture},
+                                                   {"point", Json::object()}});
+    write_file(directory_.path() / "kernel.cpp",
+               "/*autokernel\nfamily = \"copy\"\nbackend = \"cpu\"\n[[launch]]\nkernel = \"f\"\ngrid = [\"1\"]\nargs = []\n*/\n");
     write_file(directory_.path() / "kernel.so", "no ELF");
   }
   std::string error_of(const Json& call_json) {
