@@ -150,7 +150,7 @@ std::vector<Comparison> comparisons(const RunView& run) {
   const auto add = [&](const std::string& name, const Json& entry) {
     if (!entry.is_object() || number_or_zero(entry, "speedup") <= 0) return;
     result.push_back({name, number_or_zero(entry, "speedup"), number_or_zero(entry, "ci_low"), number_or_zero(entry, "ci_high"),
-                      number_or_zero(entry, "us")});
+                      number_or_zero(entry, "median_us")});
   };
   const std::vector<std::string> first = {"eager", "torch.compile", "replacement_off"};
   for (const std::string& name : first) {
