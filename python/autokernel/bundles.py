@@ -73,11 +73,11 @@ class Bundles:
         for region in runtime.match(_as_json(graph), self._patterns(), runtime.families_directory()):
             bundle, reason = self._best(region, graph)
             if bundle is None:
-                report.left.append(_left(region, report, reason))
+                report.left.append(left(region, report, reason))
             else:
                 usable.append((region, bundle))
         chosen = best_disjoint([(bundle.gain_us, frozenset(region["nodes"])) for region, bundle in usable])
-        report.left += [_left(region, report, "overlaps a region that saves more") for i, (region, _) in enumerate(usable) if i not in chosen]
+        report.left += [left(region, report, "overlaps a region that saves more") for i, (region, _) in enumerate(usable) if i not in chosen]
         return [pair for i, pair in enumerate(usable) if i in chosen]
 
     def _patterns(self):
@@ -165,5 +165,6 @@ def _as_json(graph):
     return {"schema": "autokernel.graph/1", "torch": "", "capture": "dynamo", "graphs": [{"name": graph.name, "nodes": graph.nodes}]}
 
 
-def _left(region, report, reason):
+def left(region, report, reason):
+    """The entry of Report.left for a region that no kernel serves."""
     return {"family": region["family"], "task": region.get("task"), "graph": report.graphs, "node": min(region["outputs"].values()), "reason": reason}

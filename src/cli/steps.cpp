@@ -8,6 +8,7 @@
 
 #include "cli/bench.h"
 #include "cli/engine_socket.h"
+#include "core/architecture.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "graph/graph.h"
@@ -132,7 +133,7 @@ void write_bundle(Session& session, const kernel::Task& task, const judge::Candi
                                          {"kernel_file", kernel::file_name(winner.file.backend())},
                                          {"module", "kernel.so"},
                                          {"backend", kernel::name_of(winner.file.backend())},
-                                         {"architecture", session.compiler().target()},
+                                         {"architecture", host_architecture()},
                                          {"point", winner.point},
                                          {"speedup_vs_best", confirmation.speedup()},
                                          {"us", confirmation.kernel_us},
