@@ -32,14 +32,14 @@ class Bundle:
         """A reason why this kernel does not serve the region, or None."""
         for name in ("family", "options", "scalars"):
             if region.get(name) != self.task.get(name):
-                return f"other {name}"
+                return f"made for other {name}"
         tensors = [tensor for tensor in self.task["tensors"] if not tensor.get("absent")]
         nodes = {**region["inputs"], **region["outputs"]}
         if {tensor["name"] for tensor in tensors} != set(nodes):
-            return "other tensors"
+            return "made for other tensors"
         for tensor in tensors:
             if str(graph.fx_nodes[nodes[tensor["name"]]].meta["val"].dtype) != f"torch.{tensor['dtype']}":
-                return f"other dtype of {tensor['name']}"
+                return f"made for another dtype of {tensor['name']}"
             if tensor["role"] == "weight" and tensor["name"] not in region["constants"]:
                 return f"{tensor['name']} is not the same in every forward"
         if not any(_same_binding(binding, region) for binding in self.task["workload"]):

@@ -141,7 +141,7 @@ def test_other_scalars_and_dtypes_are_left_to_inductor(run):
     report = dynamo.Report()
     norm, x = Norm(WIDTH, eps=1e-2), torch.randn(ROWS, WIDTH)
     torch.testing.assert_close(compiled(norm, report, run=run)(x), norm(x), rtol=1e-4, atol=1e-5)
-    assert [left["reason"] for left in report.left] == ["other scalars"]
+    assert [left["reason"] for left in report.left] == ["made for other scalars"]
     torch._dynamo.reset()
     double = Norm(WIDTH).double()
     torch.testing.assert_close(compiled(double, report, run=run)(x.double()), double(x.double()))
