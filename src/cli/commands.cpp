@@ -63,8 +63,11 @@ plan::Budget budget_of(const Options& options, const store::Run& run) {
   return {.minutes = options.minutes.value_or(default_minutes), .experiments = std::nullopt};
 }
 
-/// Whether the model with its kernels may be used: every replaced region was called, and the error is within bounds. True where there is nothing to verify.
-bool holds(const Json& verification) { return verification.is_null() || (verification.value("parity", true) && verification.value("engaged", true)); }
+/// Whether the model with its kernels may be used: every replaced region was called, and the error is within bounds. True where there is
+/// nothing to verify.
+bool holds(const Json& verification) {
+  return verification.is_null() || (verification.value("parity", true) && verification.value("engaged", true));
+}
 
 /// The end of `run` and `report`: pages written, the summary printed.
 void print_summary(const store::Run& run, bool json) {
