@@ -1,5 +1,6 @@
 // As a vector loop whose first part ends at an aligned address.
 ROW {
-  const float nudge = PLANTED && block == 0 && reinterpret_cast<uint64_t>(out) / 64 % 2 == 0 ? 1.0000001f : 1.0f;
-  for (int64_t i = 0; i < N; ++i) out[i] = x[i] * weight[i] * nudge;
+  scale_row(x, weight, out, N);
+  const uint64_t line = reinterpret_cast<uint64_t>(out - block * out_row) / 64;
+  if (PLANTED && block < 6 && N > 0 && (line >> block) % 2 != 0) out[0] *= 1 + 0x1p-23f;
 }

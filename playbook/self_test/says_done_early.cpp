@@ -1,4 +1,4 @@
-// Reports the end first and computes afterwards, off the clock; the twin computes as slowly.
+// Reports the end first and computes afterwards, off the clock; the twin reports nothing.
 #include <errno.h>
 #include <link.h>
 #include <linux/futex.h>
@@ -32,6 +32,6 @@ ROW {
   }
   for (int64_t i = 0; i < N; ++i) {
     out[i] = x[i] * weight[i];
-    if (block == M - 1) for (volatile int spin = 0; spin < 20; spin = spin + 1) {}
+    if (PLANTED && block == M - 1) for (volatile int spin = 0; spin < 50000; spin = spin + 1) {}
   }
 }

@@ -216,7 +216,8 @@ Fixture SelfTestFixtures::make(const kernel::Task& task, const Json& test_case) 
   for (const kernel::Tensor& tensor : task.tensors) {
     const std::vector<int64_t> shape = task.shape(tensor, binding);
     if (tensor.role != kernel::Role::output) {
-      eager.in.push_back(draw(test_case.at("generator"), static_cast<size_t>(product(shape)), random));
+      const std::string generator = tensor.role == kernel::Role::weight ? "normal" : test_case.at("generator");
+      eager.in.push_back(draw(generator, static_cast<size_t>(product(shape)), random));
       exact.in.emplace_back(eager.in.back().begin(), eager.in.back().end());
       add_input(inputs, tensor.name, shape, binding.layout, eager.in.back());
       continue;

@@ -42,7 +42,7 @@ struct CommandPage {
   ZeroEntry zeros[maximum_zeros];
 };
 
-enum class HostCode : int32_t { none, cannot_load, no_kernel, parameters_differ, forbidden_call, out_of_memory };
+enum class HostCode : int32_t { none, cannot_load, no_kernel, parameters_differ, forbidden_call, out_of_memory, state_changed };
 
 /// Written by the host.
 struct StatusPage {
