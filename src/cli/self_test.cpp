@@ -16,14 +16,16 @@ namespace {
 constexpr int compile_threads = 2;
 
 std::string text_of(const Json& line, bool fine) {
-  return fmt::format("{} {:<32} {:<70} {:<38} got {:<38} twin {}\n", fine ? "ok  " : "HOLE", line["pair"].get<std::string>(), line["class"].get<std::string>(),
-                     line["expected"].get<std::string>(), line["got"].get<std::string>(), line["twin"].get<std::string>());
+  return fmt::format("{} {:<32} {:<70} {:<38} got {:<38} twin {}\n", fine ? "ok  " : "HOLE", line["pair"].get<std::string>(),
+                     line["class"].get<std::string>(), line["expected"].get<std::string>(), line["got"].get<std::string>(),
+                     line["twin"].get<std::string>());
 }
 
 }  // namespace
 
 Exit self_test(const Options& options) {
-  if (options.request.device != "cpu" && options.request.device != "auto") throw Error("the self-test has no device '" + options.request.device + "'", "use --device cpu");
+  if (options.request.device != "cpu" && options.request.device != "auto")
+    throw Error("the self-test has no device '" + options.request.device + "'", "use --device cpu");
   const std::filesystem::path home = home_directory();
   const compile::CppCompiler compiler = compile::CppCompiler::find(home / "kernels" / "include", cache_directory() / "compile");
   judge::SelfTest suite(home / "playbook" / "self_test", judge::judge_beside_program(), compiler);

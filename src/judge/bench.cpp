@@ -199,8 +199,7 @@ cpu::Program Bench::program() const {
 
 void Bench::poison_outputs() {
   for (const Buffer& each : buffers_) {
-    if (each.kind == Kind::output || (each.kind == Kind::scratch && !each.kept))
-      poison_of(each.kind).fill(bytes_of(each), each.begin);
+    if (each.kind == Kind::output || (each.kind == Kind::scratch && !each.kept)) poison_of(each.kind).fill(bytes_of(each), each.begin);
   }
 }
 
@@ -258,14 +257,14 @@ void Bench::restore() {
   late_changes_.clear();
 }
 
-void Bench::sample_outputs(bool many) {
+void Bench::sample_outputs(Look look) {
   samples_.clear();
   std::mt19937_64 random(++sample_seed_);
   for (const Buffer& each : buffers_) {
     if (each.kind != Kind::output) continue;
     const OutputTensor& output = data_.outputs()[each.index];
     const int64_t count = output.elements(), size = size_bytes(output.dtype);
-    for (int64_t i = 0; i < std::min(count, many ? many_samples : samples_per_output); ++i) {
+    for (int64_t i = 0; i < std::min(count, look == Look::few ? samples_per_output : many_samples); ++i) {
       const int64_t element = element_at(output.shape, output.strides, static_cast<int64_t>(random() % static_cast<uint64_t>(count)));
       Sample sample{each.pointer + element * size, static_cast<int32_t>(size), 0};
       std::memcpy(&sample.bits, arena_.data() + sample.at, static_cast<size_t>(size));
@@ -274,18 +273,18 @@ void Bench::sample_outputs(bool many) {
   }
 }
 
-std::optional<Finding> Bench::launch(int workers, bool awake) {
+std::optional<Finding> Bench::launch(int workers, Look look) {
   const auto change_late = [this] {
     for (const Change& change : late_changes_) apply(change);
     changes_.insert(changes_.end(), late_changes_.begin(), late_changes_.end());
     late_changes_.clear();
   };
   const auto at_end = [&] {
-    sample_outputs(awake);
-    hash_at_end_ = awake ? outputs_hash() : std::string();
+    sample_outputs(look);
+    hash_at_end_ = look == Look::few ? std::string() : outputs_hash();
   };
   const cpu::Outcome outcome =
-      host_.launch(workers, timeout_seconds_, {.at_start = change_late, .at_end = at_end, .awake = awake});
+      host_.launch(workers, timeout_seconds_, {.at_start = change_late, .at_end = at_end, .awake = look == Look::all_at_once});
   last_us_ = outcome.us;
   last_waited_us_ = outcome.waited_us;
   if (outcome.ok()) return std::nullopt;
@@ -303,7 +302,7 @@ std::optional<Finding> Bench::check_finished() const {
 
 std::optional<Finding> Bench::check_finished_later() const {
   std::this_thread::sleep_for(later);
-  if (outputs_hash() != hash_at_end_) return written_after_its_end();
+  if (!hash_at_end_.empty() && outputs_hash() != hash_at_end_) return written_after_its_end();
   return check_finished();
 }
 
@@ -331,7 +330,8 @@ std::optional<Finding> Bench::changed_canary() const {
 std::optional<Finding> Bench::changed_gap(const Buffer& buffer) const {
   const auto bytes = bytes_of(buffer);
   const auto outside = [&](int64_t from, int64_t count) {
-    return poison_of(buffer.kind).first_changed(bytes.subspan(static_cast<size_t>(from), static_cast<size_t>(count)), buffer.begin + from) >= 0;
+    return poison_of(buffer.kind)
+               .first_changed(bytes.subspan(static_cast<size_t>(from), static_cast<size_t>(count)), buffer.begin + from) >= 0;
   };
   bool changed = false;
   if (buffer.kind == Kind::scratch && plan_.scratch[buffer.index].per_worker) {

@@ -31,9 +31,10 @@ class Bench {
   void perturb(uint64_t seed);
   void restore();
 
-  /// `awake`: see the end at the very moment, at the price of a CPU.
+  /// How closely the end of a launch is looked at: a few elements; all of them; all of them at the very moment, at the price of a CPU.
+  enum class Look { few, all, all_at_once };
   /// errors: none; a host that does not finish is a finding.
-  std::optional<Finding> launch(int workers, bool awake = false);
+  std::optional<Finding> launch(int workers, Look look = Look::few);
   double last_us() const { return last_us_; }
   /// How long the launch's threads waited for a CPU: other work on the machine disturbed it.
   double last_waited_us() const { return last_waited_us_; }
@@ -46,7 +47,7 @@ class Bench {
   std::string outputs_hash() const;
   /// Whether the sampled elements are still what they were at the end of the launch.
   std::optional<Finding> check_finished() const;
-  /// The same of all elements of a launch that was watched awake, after a moment in which an honest host does nothing.
+  /// The same of all elements, unless few were looked at, after a moment in which an honest host does nothing.
   std::optional<Finding> check_finished_later() const;
 
   /// Memory that the candidate was given, inputs included.
@@ -88,7 +89,7 @@ class Bench {
   }
   std::optional<Finding> changed_canary() const;
   std::optional<Finding> changed_gap(const Buffer& buffer) const;
-  void sample_outputs(bool many);
+  void sample_outputs(Look look);
   Change draw_change(const Buffer& buffer, const InputTensor& input, std::mt19937_64& random) const;
   void apply(const Change& change);
   const Poison& poison_of(Kind kind) const { return kind == Kind::output ? poison_ : canary_; }
@@ -103,7 +104,7 @@ class Bench {
   std::vector<Sample> samples_;
   std::span<std::byte> arena_;
   int64_t total_bytes_ = 0;
-  std::string hash_at_end_;  // of a launch that was watched
+  std::string hash_at_end_;  // where all elements were looked at
   uint64_t sample_seed_ = 0;
   double last_us_ = 0, last_waited_us_ = 0, timeout_seconds_ = 10;
 };

@@ -77,7 +77,7 @@ std::optional<Finding> PairedTimer::watch(Bench& bench, int launches) {
     bench.perturb(secrets_());
     bench.poison_outputs();
     flusher_.flush();
-    if (auto finding = bench.launch(bench.workers(), true)) return finding;
+    if (auto finding = bench.launch(bench.workers(), Bench::Look::all_at_once)) return finding;
     if (auto finding = bench.check_finished_later()) return finding;
     if (auto finding = bench.check_memory()) return finding;
   }

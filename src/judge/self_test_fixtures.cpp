@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <list>
 #include <limits>
+#include <list>
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -109,8 +109,12 @@ struct Named {
   void (*eager)(Problem<float>&);
 };
 constexpr Named problems[] = {
-    {"scale", scale<double>, scale<float>},   {"softmax", softmax<double>, softmax<float>}, {"layernorm", layernorm<double>, layernorm<float>},
-    {"argmax", argmax<double>, argmax<float>}, {"row_max", row_max<double>, row_max<float>}, {"total", total<double>, total<float>},
+    {"scale", scale<double>, scale<float>},
+    {"softmax", softmax<double>, softmax<float>},
+    {"layernorm", layernorm<double>, layernorm<float>},
+    {"argmax", argmax<double>, argmax<float>},
+    {"row_max", row_max<double>, row_max<float>},
+    {"total", total<double>, total<float>},
     {"matmul", matmul<double>, matmul<float>},
 };
 
@@ -129,13 +133,15 @@ struct Generator {
 constexpr Generator generators[] = {
     {"normal", [](Random&, float normal) { return normal; }},
     {"large", [](Random&, float normal) { return 1e18f * normal; }},
-    {"hot", [](Random&, float normal) { return 60 * normal; }},           // exp() overflows without care
-    {"small", [](Random&, float normal) { return 3e-3f * normal; }},      // eps matters
+    {"hot", [](Random&, float normal) { return 60 * normal; }},       // exp() overflows without care
+    {"small", [](Random&, float normal) { return 3e-3f * normal; }},  // eps matters
     {"denormal", [](Random&, float normal) { return 1e-39f * normal; }},
-    {"offset", [](Random&, float normal) { return 4096 + normal; }},      // a variance in one pass cancels
+    {"offset", [](Random&, float normal) { return 4096 + normal; }},  // a variance in one pass cancels
     {"negative", [](Random&, float normal) { return -5 - std::abs(normal); }},
     {"ties", [](Random& random, float) { return static_cast<float>(random() % 3); }},
-    {"special", [](Random& random, float normal) { return random() % 64 == 0 ? NAN : random() % 64 == 0 ? -INFINITY : normal; }},
+    {"special", [](Random& random, float normal) { return random() % 64 == 0   ? NAN
+                                                          : random() % 64 == 0 ? -INFINITY
+                                                                               : normal; }},
 };
 
 std::vector<float> draw(const std::string& name, size_t count, Random& random) {

@@ -214,7 +214,8 @@ Json Server::ceilings() {
 
 std::optional<Finding> Server::check_once(Bench& bench, int workers) {
   bench.poison_outputs();
-  if (auto finding = bench.launch(workers, true)) return finding;
+  const bool spare_cpu = workers < cpu::available_cpus();  // else it would be taken from a worker
+  if (auto finding = bench.launch(workers, spare_cpu ? Bench::Look::all_at_once : Bench::Look::all)) return finding;
   if (auto finding = bench.check_finished_later()) return finding;
   if (auto finding = bench.check_memory()) return finding;
   return bench.check_values();

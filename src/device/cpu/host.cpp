@@ -17,7 +17,7 @@
 namespace ak::device::cpu {
 namespace {
 
-constexpr int64_t look_every_us = 20'000;       // whether the process still lives
+constexpr int64_t look_every_us = 20'000;         // whether the process still lives
 constexpr int64_t longest_awake_ns = 50'000'000;  // a launch that is longer gains nothing from the moment in which a sleeper wakes up
 
 int64_t now_ns() {
@@ -127,6 +127,9 @@ Outcome Host::end_of_process(const ExitStatus& status) const {
     const char* name = name_of_call(status_->detail);
     outcome.kind = Outcome::Kind::forbidden;
     outcome.text = name != nullptr ? name : "system call " + std::to_string(status_->detail);
+  } else if (status_->code == HostCode::crashed) {
+    outcome.signal = status_->detail;
+    outcome.text = ExitStatus{.signal = outcome.signal}.text();
   }
   return outcome;
 }

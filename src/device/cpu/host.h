@@ -21,7 +21,17 @@ struct HostLimits {
 
 /// How a request to the host ended.
 struct Outcome {
-  enum class Kind { done, cannot_load, does_not_fit, crashed, timed_out, out_of_memory, forbidden, tampered, state_changed } kind = Kind::done;
+  enum class Kind {
+    done,
+    cannot_load,
+    does_not_fit,
+    crashed,
+    timed_out,
+    out_of_memory,
+    forbidden,
+    tampered,
+    state_changed
+  } kind = Kind::done;
   std::string text;
   int signal = 0;
   double us = 0;         // of a launch, on the judge's clock

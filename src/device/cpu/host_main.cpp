@@ -33,11 +33,12 @@ void on_refusal(int, siginfo_t* info, void*) {
   ::_exit(112);
 }
 
-/// Tell a crash that follows a failed allocation, then die of the signal.
+/// Report the signal, or that an allocation has failed before it. The default action is out of reach, since it needs a forbidden call.
 void on_crash(int signal, siginfo_t*, void*) {
   void* probe = ::mmap(nullptr, probe_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (probe == MAP_FAILED && errno == ENOMEM) status->code = HostCode::out_of_memory;
-  ::raise(signal);  // whose handler was for one time
+  status->detail = signal;
+  status->code = probe == MAP_FAILED && errno == ENOMEM ? HostCode::out_of_memory : HostCode::crashed;
+  ::_exit(112);
 }
 
 void install_handlers() {
@@ -51,7 +52,6 @@ void install_handlers() {
   action.sa_sigaction = on_refusal;
   ::sigaction(SIGSYS, &action, nullptr);
   action.sa_sigaction = on_crash;
-  action.sa_flags |= SA_RESETHAND;
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) ::sigaction(signal, &action, nullptr);
 }
 
