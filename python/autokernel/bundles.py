@@ -32,14 +32,14 @@ class Bundle:
         """A reason why this kernel does not serve the region, or None."""
         for name in ("family", "options", "scalars"):
             if region.get(name) != self.task.get(name):
-                return f"other {name}"
+                return f"made for other {name}"
         tensors = [tensor for tensor in self.task["tensors"] if not tensor.get("absent")]
         nodes = {**region["inputs"], **region["outputs"]}
         if {tensor["name"] for tensor in tensors} != set(nodes):
-            return "other tensors"
+            return "made for other tensors"
         for tensor in tensors:
             if str(graph.fx_nodes[nodes[tensor["name"]]].meta["val"].dtype) != f"torch.{tensor['dtype']}":
-                return f"other dtype of {tensor['name']}"
+                return f"made for another dtype of {tensor['name']}"
             if tensor["role"] == "weight" and tensor["name"] not in region["constants"]:
                 return f"{tensor['name']} is not the same in every forward"
         if not any(_same_binding(binding, region) for binding in self.task["workload"]):
@@ -73,11 +73,11 @@ class Bundles:
         for region in runtime.match(_as_json(graph), self._patterns(), runtime.families_directory()):
             bundle, reason = self._best(region, graph)
             if bundle is None:
-                report.left.append(_left(region, report, reason))
+                report.left.append(left(region, report, reason))
             else:
                 usable.append((region, bundle))
         chosen = best_disjoint([(bundle.gain_us, frozenset(region["nodes"])) for region, bundle in usable])
-        report.left += [_left(region, report, "overlaps a region that saves more") for i, (region, _) in enumerate(usable) if i not in chosen]
+        report.left += [left(region, report, "overlaps a region that saves more") for i, (region, _) in enumerate(usable) if i not in chosen]
         return [pair for i, pair in enumerate(usable) if i in chosen]
 
     def _patterns(self):
@@ -165,5 +165,6 @@ def _as_json(graph):
     return {"schema": "autokernel.graph/1", "torch": "", "capture": "dynamo", "graphs": [{"name": graph.name, "nodes": graph.nodes}]}
 
 
-def _left(region, report, reason):
+def left(region, report, reason):
+    """The entry of Report.left for a region that no kernel serves."""
     return {"family": region["family"], "task": region.get("task"), "graph": report.graphs, "node": min(region["outputs"].values()), "reason": reason}

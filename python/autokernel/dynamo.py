@@ -11,7 +11,7 @@ import torch
 from torch._dynamo.source import ConstantSource
 
 from autokernel import runtime
-from autokernel.bundles import Bundles
+from autokernel.bundles import Bundles, left
 from autokernel.capture import first_line
 
 _log = logging.getLogger("autokernel")
@@ -114,7 +114,12 @@ def _replace(gm, example_inputs, options, report):
 
 def _replace_region(graph, region, bundle, report):
     call = _call_site(graph, region, bundle)
-    instance = runtime.open_instance(bundle.directory, call)
+    try:
+        instance = runtime.open_instance(bundle.directory, call)
+    except runtime.RuntimeFailure as error:  # a kernel for another processor, or a damaged file: the others still serve
+        _say_once(f"a region goes to Inductor: {error}")
+        report.left.append(left(region, report, str(error)))
+        return
     inputs = [graph.fx_nodes[region["inputs"][spec["name"]]] for spec in call["inputs"]]
     outputs = [graph.fx_nodes[region["outputs"][spec["name"]]] for spec in call["outputs"]]
     fx = graph.module.graph

@@ -3,12 +3,14 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "cli/steps.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "kernel/kernel_file.h"
 #include "search/task_search.h"
 
 namespace ak::cli {
@@ -43,6 +45,36 @@ Json describe(const search::Step& step, const store::TaskState& state) {
   return json;
 }
 
+/// How an edit differs from the incumbent: lines that only one of the two has, and tunables with another default.
+Json changes(const std::string& before, const std::string& after) {
+  std::map<std::string, int64_t> balance;
+  const auto count = [&](const std::string& text, int64_t weight) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) balance[line] += weight;
+  };
+  count(before, -1);
+  count(after, 1);
+  int64_t added = 0, removed = 0;
+  for (const auto& [line, net] : balance) (net > 0 ? added : removed) += std::abs(net);
+  Json tunables = Json::object();
+  const kernel::Point old_point = kernel::KernelFile::parse(before, "the incumbent").defaults(), new_point = kernel::KernelFile::parse(after, "kernel").defaults();
+  for (const auto& [name, value] : new_point) {
+    const auto old_value = old_point.find(name);
+    if (old_value == old_point.end()) {
+      tunables[name] = {nullptr, value};
+    } else if (old_value->second != value) {
+      tunables[name] = {old_value->second, value};
+    }
+  }
+  return {{"lines_added", added}, {"lines_removed", removed}, {"tunables", tunables}};
+}
+
+std::string changes_text(const Json& changed) {
+  std::string text = fmt::format("  changed: {} lines added, {} removed", changed.at("lines_added").get<int64_t>(), changed.at("lines_removed").get<int64_t>());
+  for (const auto& [name, values] : changed.at("tunables").items()) text += fmt::format(", {} {} → {}", name, values[0].is_null() ? "new" : values[0].dump(), values[1].dump());
+  return text + "\n";
+}
+
 std::string worst_text(const Json& evidence) {
   std::string text;
   if (evidence.contains("message")) text += fmt::format("  {}\n", evidence["message"].get<std::string>());
@@ -64,12 +96,14 @@ std::string worst_text(const Json& evidence) {
 Json bench_kernel(Session& session, const BenchRequest& request) {
   const std::string task = session.find_task(request.task);
   measure_baselines(session, task);
+  const std::string incumbent = read_file(session.run().best_path(task));
   search::TaskSearch search(session.run(), session.judge_of(task), task, session.settings());
   const search::BenchResult bench =
       search.bench_edited(request.kernel_text, request.note.empty() ? "edited by hand" : request.note, static_cast<int>(request.tune));
   Json result = describe(bench.result(), session.run().state(task));
   if (request.tune > 0) result["tried"] = bench.steps.size();
   result["kept"] = bench.kept();
+  result["changed"] = changes(incumbent, bench.result().proposal.kernel_text.value_or(request.kernel_text));
   if (bench.result().trial) session.run().revert(task);  // to the incumbent: what was kept, or what was there before
   return result;
 }
@@ -93,7 +127,7 @@ std::string bench_text(const Json& result) {
                         result.value("tflops", 0.0));
   }
   if (us > 0) text += "\n";
-  text += worst_text(evidence);
+  text += worst_text(evidence) + changes_text(result.at("changed"));
   if (result.contains("experiment")) {
     text += result.at("kept").get<bool>()
                 ? "  kept: it is the incumbent now\n"

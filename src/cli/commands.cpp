@@ -72,6 +72,11 @@ void print_summary(const store::Run& run, bool json) {
   fmt::print("{}\nreport: {}\n", report::summary_text(view, report::width_of(stdout), report::colour_for(stdout)), page.string());
 }
 
+/// A command to type next: on this run, wherever it is.
+std::string command_for(const std::string& command, const Options& options) {
+  return "autokernel " + command + (options.run_directory.empty() ? "" : " --run-dir " + options.run_directory.string());
+}
+
 void print_progress(const Options& options, const Json& json, const std::string& text) {
   if (options.json) return print_json(json);
   fmt::print("{}\n", text);
@@ -96,9 +101,11 @@ Exit run(Options& options) {
   measure_nodes(session);
   extract_tasks(session, options.top);
   measure_baselines(session);
+  const int64_t before = session.run().experiments();
   if (!stop_requested()) search_kernels(session, budget_of(options, session.run()), {});
   const bool interrupted = stop_requested();
-  if (!interrupted) {
+  const bool verified = session.has("verification.json") && session.run().experiments() == before;
+  if (!interrupted && !verified) {
     bundle_winners(session);
     verify_model(session, options.rounds);
   }
@@ -113,7 +120,7 @@ Exit prepare(Options& options) {
   const auto& run = opened->session->run();
   opened->progress.reset();
   print_progress(options, {{"run_dir", run.directory().string()}},
-                 fmt::format("prepared {}\nnext: autokernel profile --run-dir {}", run.directory().string(), run.directory().string()));
+                 fmt::format("prepared {}\nnext: {}", run.directory().string(), command_for("profile", options)));
   return Exit::done;
 }
 
@@ -126,8 +133,8 @@ Exit profile(Options& options) {
                  {{"run_dir", opened->session->run().directory().string()},
                   {"total_us", profile.at("total_us")},
                   {"nodes", profile.at("nodes").size()}},
-                 fmt::format("{} nodes, {:.1f} ms a forward\nnext: autokernel extract", profile.at("nodes").size(),
-                             profile.at("total_us").get<double>() * 1e-3));
+                 fmt::format("{} nodes, {:.1f} ms a forward\nnext: {}", profile.at("nodes").size(),
+                             profile.at("total_us").get<double>() * 1e-3, command_for("extract", options)));
   return Exit::done;
 }
 
@@ -147,13 +154,15 @@ Exit extract(Options& options) {
                      {"kernel", session.run().kernel_path(id).string()}});
     text += fmt::format("{:<32} {:>6.2f} %  {}\n", id, view.state.share_percent, view.shapes());
   }
-  print_progress(options, {{"run_dir", session.run().directory().string()}, {"tasks", tasks}}, text + "next: autokernel next");
+  print_progress(options, {{"run_dir", session.run().directory().string()}, {"tasks", tasks}},
+                 text + (tasks.empty() ? "no task" : "next: " + command_for("next", options)));
   return Exit::done;
 }
 
 Exit next(Options& options) {
   const auto opened = open_existing(options);
   Session& session = *opened->session;
+  require_tasks(session);
   measure_baselines(session);
   plan::Scheduler scheduler = make_scheduler(session, {});
   opened->progress.reset();
@@ -175,7 +184,7 @@ Exit next(Options& options) {
   }
   print_progress(options, {{"next", chosen ? Json(*chosen) : Json()}, {"ranking", list}},
                  text + (chosen ? fmt::format("next: {}\nedit {}", *chosen, session.run().kernel_path(*chosen).string())
-                                : "nothing is left that is worth the effort: autokernel verify"));
+                                : "nothing is left that is worth the effort: " + command_for("verify", options)));
   return Exit::done;
 }
 
@@ -214,6 +223,7 @@ Exit bench(Options& options) {
 Exit optimize(Options& options) {
   const auto opened = open_existing(options);
   Session& session = *opened->session;
+  require_tasks(session);
   const std::string only = options.task.empty() ? std::string() : session.find_task(options.task);
   measure_baselines(session, only);
   const std::string why = search_kernels(session, budget_of(options, session.run()), only);
@@ -228,6 +238,7 @@ Exit optimize(Options& options) {
 Exit verify(Options& options) {
   const auto opened = open_existing(options);
   Session& session = *opened->session;
+  require_tasks(session);
   bundle_winners(session);
   const Json verification = verify_model(session, options.rounds);
   opened->progress.reset();

@@ -3,7 +3,10 @@
 #include <signal.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+#include <cstdlib>
 #include <functional>
+#include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "core/error.h"
@@ -14,6 +17,12 @@ namespace {
 using ak::cli::Exit;
 using ak::cli::Options;
 using Command = std::function<Exit(Options&)>;
+
+/// CLI11's own validators explain themselves with the range of a double.
+const CLI::Validator more_than_zero(
+    [](const std::string& text) { return std::strtod(text.c_str(), nullptr) > 0 ? "" : "must be more than 0"; }, "POSITIVE");
+const CLI::Validator not_negative(
+    [](const std::string& text) { return std::strtod(text.c_str(), nullptr) >= 0 ? "" : "must not be negative"; }, "NONNEGATIVE");
 
 void add_request(CLI::App& command, Options& options) {
   command
@@ -31,9 +40,9 @@ void add_request(CLI::App& command, Options& options) {
 void add_budget(CLI::App& command, Options& options) {
   auto* minutes =
       command.add_option("--minutes", options.minutes, "minutes of search; set-up, baselines and verification come on top (default 10)")
-          ->check(CLI::PositiveNumber);
+          ->check(more_than_zero);
   command.add_option("--experiments", options.experiments, "end the search after so many trials in this run")
-      ->check(CLI::NonNegativeNumber)
+      ->check(not_negative)
       ->excludes(minutes);
 }
 
@@ -61,10 +70,10 @@ struct CommandLine {
     CLI::App& run = add("run", "the whole job: profile, extract, search, put back, verify, report; resumes where it was", ak::cli::run);
     add_request(run, options);
     add_budget(run, options);
-    run.add_option("--top", options.top, "at most so many tasks")->capture_default_str()->check(CLI::PositiveNumber);
+    run.add_option("--top", options.top, "at most so many tasks")->capture_default_str()->check(more_than_zero);
     run.add_option("--rounds", options.rounds, "measurements of each variant of the model at the end")
         ->capture_default_str()
-        ->check(CLI::PositiveNumber);
+        ->check(more_than_zero);
     add_common(run, options);
 
     CLI::App& prepare = add("prepare", "make the run directory: load the model and capture its graph", ak::cli::prepare);
@@ -74,7 +83,7 @@ struct CommandLine {
     add_common(add("profile", "measure the time of every node of the graph", ak::cli::profile), options);
 
     CLI::App& extract = add("extract", "match the families in the graph: a task for each kind of region", ak::cli::extract);
-    extract.add_option("--top", options.top, "at most so many tasks")->capture_default_str()->check(CLI::PositiveNumber);
+    extract.add_option("--top", options.top, "at most so many tasks")->capture_default_str()->check(more_than_zero);
     add_common(extract, options);
 
     add_common(add("next", "which task is worth the next minutes, and why", ak::cli::next), options);
@@ -86,7 +95,7 @@ struct CommandLine {
     what.require_option(1);
     bench.add_option("--device", options.request.device, "of the self-test: cpu or auto")->needs(self_test);
     bench.add_option("--note", options.note, "what was changed, and why");
-    bench.add_option("--tune", options.tune, "let the search turn the file's tunables for so many trials")->check(CLI::NonNegativeNumber);
+    bench.add_option("--tune", options.tune, "let the search turn the file's tunables for so many trials")->check(not_negative);
     add_common(bench, options);
 
     CLI::App& optimize = add("optimize", "search: all tasks by expected gain, or one", ak::cli::optimize);
@@ -97,7 +106,7 @@ struct CommandLine {
     CLI::App& verify = add("verify", "put the winners back into the model and measure the whole", ak::cli::verify);
     verify.add_option("--rounds", options.rounds, "measurements of each variant of the model")
         ->capture_default_str()
-        ->check(CLI::PositiveNumber);
+        ->check(more_than_zero);
     add_common(verify, options);
 
     add_common(add("report", "summary table, report.html and progress.svg", ak::cli::report), options);
@@ -107,6 +116,7 @@ struct CommandLine {
     try {
       app.parse(count, words);
     } catch (const CLI::ParseError& error) {
+      if (const std::string unknown = unknown_command(count, words); !unknown.empty()) return explain_unknown(unknown);
       const int code = app.exit(error);
       return code == 0 ? 0 : static_cast<int>(Exit::usage);
     }
@@ -115,6 +125,25 @@ struct CommandLine {
   }
 
  private:
+  std::vector<std::string> command_names() const {
+    std::vector<std::string> names;
+    for (const CLI::App* command : app.get_subcommands(std::function<bool(const CLI::App*)>())) names.push_back(command->get_name());
+    return names;
+  }
+
+  /// The first word, if it is meant as a command and is none.
+  std::string unknown_command(int count, char** words) const {
+    const std::vector<std::string> known = command_names();
+    const auto word = std::find_if(words + 1, words + count, [](const char* text) { return text[0] != '-'; });
+    return word == words + count || std::ranges::find(known, *word) != known.end() ? "" : *word;
+  }
+
+  int explain_unknown(const std::string& word) const {
+    fmt::print(stderr, "autokernel: there is no command '{}'\n  → the commands are {}; `autokernel COMMAND --help` says more\n", word,
+               fmt::join(command_names(), ", "));
+    return static_cast<int>(Exit::usage);
+  }
+
   CLI::App& add(const std::string& name, const std::string& summary, Command command) {
     CLI::App* sub = app.add_subcommand(name, summary);
     sub->callback([this, command] { chosen = command; });
@@ -124,17 +153,26 @@ struct CommandLine {
   bool verbose_ = false;
 };
 
+/// To the person on standard error, and to a program that reads --json as the last line.
+void report_failure(const std::string& message, const std::string& what_to_do, bool json) {
+  fmt::print(stderr, "autokernel: {}\n", message);
+  if (!what_to_do.empty()) fmt::print(stderr, "  → {}\n", what_to_do);
+  if (json)
+    fmt::print("{}\n", ak::Json{{"error", {{"message", message}, {"what_to_do", what_to_do}}}}.dump(-1, ' ', false,
+                                                                                                    ak::Json::error_handler_t::replace));
+}
+
 }  // namespace
 
 int main(int count, char** words) {
   ::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of write()
+  CommandLine line;
   try {
-    return CommandLine().run(count, words);
+    return line.run(count, words);
   } catch (const ak::Error& error) {
-    fmt::print(stderr, "autokernel: {}\n", error.what());
-    if (!error.what_to_do().empty()) fmt::print(stderr, "  → {}\n", error.what_to_do());
+    report_failure(error.what(), error.what_to_do(), line.options.json);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "autokernel: {}\n", error.what());
+    report_failure(error.what(), "", line.options.json);
   }
   return static_cast<int>(Exit::failed);
 }

@@ -35,7 +35,8 @@ fs::path newest_run(const fs::path& parent) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(parent, ignored)) {
     const fs::path journal = entry.path() / "journal.jsonl";
-    if (!fs::exists(entry.path() / "run.toml") || !fs::exists(journal)) continue;
+    if (!fs::exists(entry.path() / "graph.json") || !fs::exists(journal))
+      continue;  // a run whose model never loaded is no run to go on with
     if (newest.empty() || fs::last_write_time(journal) > time) {
       newest = entry.path();
       time = fs::last_write_time(journal);
@@ -49,11 +50,11 @@ fs::path newest_run(const fs::path& parent) {
 void settle_request(Options& options) {
   store::RunRequest& request = options.request;
   request.input_shape = parse_shape(options.input_shape);
-  const Dtype dtype = parse_dtype(request.dtype);
+  const auto dtype = find_dtype(request.dtype);
   if (dtype != Dtype::float32 && dtype != Dtype::float16 && dtype != Dtype::bfloat16) {
     throw Error("a model cannot run in " + request.dtype, "use float32, float16 or bfloat16");
   }
-  request.dtype = name_of(dtype);
+  request.dtype = name_of(*dtype);
   if (request.device == "auto") request.device = "cpu";
   if (request.device == "cuda") {
     throw Error("this version searches kernels on the CPU only", "use --device cpu; `autokernel doctor` says what is here");
@@ -67,8 +68,9 @@ void settle_request(Options& options) {
     throw Error("MODEL is '" + request.model + "'", "write file.py:Class, module:Class, hf:CONFIG_DIR or file.py:function");
   }
   const std::string source = request.model.substr(0, colon);
-  if (source.size() > 3 && source.substr(source.size() - 3) == ".py")
-    request.model = fs::absolute(source).lexically_normal().string() + request.model.substr(colon);
+  if (source.ends_with(".py") && !fs::exists(source))
+    throw Error("there is no file " + source, "MODEL is file.py:Class, module:Class, hf:CONFIG_DIR or file.py:function");
+  if (source.ends_with(".py")) request.model = fs::absolute(source).lexically_normal().string() + request.model.substr(colon);
 }
 
 fs::path directory_for_request(const Options& options) {

@@ -32,7 +32,7 @@ void settle_request(Options& options);
 std::filesystem::path directory_for_request(const Options& options);
 
 /// The run that a part of a run works on: --run-dir, else the run directory that holds the working directory, else the newest in
-/// autokernel-runs/. errors: there is none.
+/// autokernel-runs/ whose model was captured. errors: there is none.
 std::filesystem::path existing_directory(const Options& options);
 
 }  // namespace ak::cli

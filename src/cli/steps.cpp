@@ -8,6 +8,7 @@
 
 #include "cli/bench.h"
 #include "cli/engine_socket.h"
+#include "core/architecture.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "graph/graph.h"
@@ -132,7 +133,7 @@ void write_bundle(Session& session, const kernel::Task& task, const judge::Candi
                                          {"kernel_file", kernel::file_name(winner.file.backend())},
                                          {"module", "kernel.so"},
                                          {"backend", kernel::name_of(winner.file.backend())},
-                                         {"architecture", session.compiler().target()},
+                                         {"architecture", host_architecture()},
                                          {"point", winner.point},
                                          {"speedup_vs_best", confirmation.speedup()},
                                          {"us", confirmation.kernel_us},
@@ -140,7 +141,22 @@ void write_bundle(Session& session, const kernel::Task& task, const judge::Candi
                                          {"replaces_us", replaced_us(*session.run().state(task.id).baseline)}});
 }
 
+/// Why a model has no task, for a person.
+std::string nothing_to_do(size_t regions) {
+  return fmt::format(
+      "there is nothing to search in this model: {}. The families are in kernels/; docs/formats/task.md says how to add a spelling or a "
+      "family",
+      regions == 0 ? "none of the families is found in it"
+                   : fmt::format("the {} regions that were found take less than 0.5 % of its time each", regions));
+}
+
 }  // namespace
+
+void require_tasks(Session& session) {
+  if (session.run().task_ids().empty())
+    throw Error("the run in " + session.run().directory().string() + " has no task",
+                "run `autokernel extract` first: it makes them, or says why there is none");
+}
 
 void capture_model(Session& session) {
   if (session.has("graph.json") && session.has("patterns.json")) return;
@@ -184,10 +200,7 @@ void extract_tasks(Session& session, int64_t top) {
     session.run().add_task(found.task, 100 * found.share, found.profile_json(), read_file(starter), backend);
     ++made;
   }
-  if (made == 0) {
-    throw Error("none of the families is found in this model with at least 0.5 % of its time",
-                "the nine families are in kernels/; docs/formats/task.md says how to add a spelling or a family");
-  }
+  if (made == 0) session.progress().note(nothing_to_do(regions.size()));
   session.progress().note(fmt::format("{} regions found, {} tasks", regions.size(), made));
 }
 

@@ -10,9 +10,11 @@ namespace ak::cli {
 void capture_model(Session& session);
 /// profile.json: the time of every node.
 void measure_nodes(Session& session);
-/// tasks/: match the families, and make a task of each kind of region, at most `top`, those under 0.5 % of the time left out.
-/// errors: nothing of the model is matched.
+/// tasks/: match the families, and make a task of each kind of region, at most `top`, those under 0.5 % of the time left out;
+/// says why where there is none.
 void extract_tasks(Session& session, int64_t top);
+/// errors: the run has no task yet.
+void require_tasks(Session& session);
 /// Experiment 0 of each task (of one, where `only` is not empty) that has none: what PyTorch needs, and the floor.
 void measure_baselines(Session& session, const std::string& only = {});
 

@@ -53,13 +53,18 @@ std::string_view name_of(Dtype dtype) { return row(dtype).name; }
 std::string_view safetensors_name(Dtype dtype) { return row(dtype).safetensors; }
 std::string_view cpp_name(Dtype dtype) { return row(dtype).cpp; }
 
-Dtype parse_dtype(std::string_view name) {
+std::optional<Dtype> find_dtype(std::string_view name) {
   for (const Alias& alias : aliases) {
     if (alias.alias == name) name = alias.name;
   }
   for (const Row& candidate : table) {
     if (candidate.name == name) return candidate.dtype;
   }
+  return std::nullopt;
+}
+
+Dtype parse_dtype(std::string_view name) {
+  if (const auto found = find_dtype(name)) return *found;
   std::string known;
   for (const Row& candidate : table) known += (known.empty() ? "" : ", ") + std::string(candidate.name);
   throw Error("unknown dtype '" + std::string(name) + "'", "use one of " + known);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -16,6 +17,7 @@ bool is_floating(Dtype dtype);
 std::string_view name_of(Dtype dtype);
 /// errors: an unknown name; the text lists the known ones. "fp16", "half", "bf16" and the like are understood.
 Dtype parse_dtype(std::string_view name);
+std::optional<Dtype> find_dtype(std::string_view name);
 /// safetensors' name: "F32", "BOOL".
 std::string_view safetensors_name(Dtype dtype);
 /// errors: an unknown name.

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
+#include "core/architecture.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/hash.h"
@@ -22,7 +23,7 @@ using std::filesystem::path;
 struct Bundle {
   path directory;
   kernel::Task task;
-  std::string kernel_file, module;
+  std::string kernel_file, module, architecture;
   kernel::Point point;
 };
 
@@ -31,9 +32,19 @@ Bundle read_bundle(const path& directory) try {
   if (json.at("schema") != "autokernel.bundle/1") throw Error(directory.string() + " is of a format that this runtime does not know");
   if (json.at("backend") != "cpu")
     throw Error(directory.string() + " is for " + json.at("backend").get<std::string>() + ", not for the CPU");
-  return {directory, kernel::task_from_json(json.at("task")), json.at("kernel_file"), json.at("module"), json.at("point")};
+  return {directory,       kernel::task_from_json(json.at("task")), json.at("kernel_file"), json.at("module"), json.at("architecture"),
+          json.at("point")};
 } catch (const Json::exception& error) {
   throw Error((directory / "bundle.json").string() + ": " + error.what(), "export the run again");
+}
+
+/// Before the module is loaded: an instruction that the processor lacks ends the process.
+void require_runs_here(const Bundle& bundle) {
+  const std::string missing = missing_instructions(bundle.architecture, host_architecture());
+  if (!missing.empty()) {
+    throw Error("the kernel of " + bundle.directory.string() + " was made for a processor with " + missing,
+                "run `autokernel verify` of its run on this machine, which compiles it again");
+  }
 }
 
 /// Strides of dims of size 1 may be anything.
@@ -72,6 +83,7 @@ int64_t number_of(const Bundle& bundle, const std::string& call_json) {
 }
 
 std::shared_ptr<Instance> make_instance(const Bundle& bundle, const std::string& call_json, int64_t workers) {
+  require_runs_here(bundle);
   CallSite site = parse_call_site(call_json);
   require_in_workload(bundle, site.binding);
   const auto file = kernel::KernelFile::read(bundle.directory / bundle.kernel_file);

@@ -51,6 +51,13 @@ class Branching(nn.Module):
         return F.softmax(y, dim=-1)
 
 
+class Reversed(nn.Module):
+    """Nothing that a family computes."""
+
+    def forward(self, x):
+        return torch.cumsum(x, 0).flip(0)
+
+
 class NotANumber(Tiny):
     def __init__(self):
         super().__init__()

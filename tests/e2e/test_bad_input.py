@@ -51,8 +51,35 @@ def test_words_that_make_no_sense(program, arguments, words):
 
 def test_usage_errors_have_their_own_code(program):
     assert program("run").returncode == 2
-    assert program("no-such-command").returncode == 2
+    unknown = program("no-such-command")
+    assert unknown.returncode == 2
+    assert "no-such-command" in unknown.err and "optimize" in unknown.err
     assert program("--help").returncode == 0
+
+
+def test_an_error_is_the_last_line_for_a_program_too(program):
+    result = program("run", "nowhere.py:Model", "--input-shape", "1,8", "--json")
+    assert result.returncode == 1
+    error = json.loads(result.out.splitlines()[-1])["error"]
+    assert "nowhere.py" in error["message"] and "file.py:Class" in error["what_to_do"]
+
+
+def test_a_model_that_does_not_load_is_not_the_run_to_go_on_with(program):
+    failed(program, "run", f"{program.model}:Missing", "--input-shape", "64,192")
+    assert "autokernel run" in failed(program, "profile")
+
+
+def test_a_run_without_tasks_says_how_to_get_them(program):
+    program.ok("prepare", f"{program.model}:Tiny", "--input-shape", "64,192", "--run-dir", program.run_dir)
+    for command in (["next"], ["optimize", "--experiments", "1"], ["verify"], ["bench", "matmul"]):
+        assert "autokernel extract" in failed(program, *command, "--run-dir", program.run_dir)
+
+
+def test_a_model_in_which_nothing_is_matched_ends_well_and_says_so(program):
+    result = program.ok("run", f"{program.model}:Reversed", "--input-shape", "64,192", "--run-dir", program.run_dir, "--experiments", "1", "--rounds", "3", "--json")
+    lines = [json.loads(line) for line in result.out.splitlines()]
+    assert any("none of the families" in line.get("text", "") for line in lines)
+    assert lines[-1]["tasks"] == [] and lines[-1]["trials"] == 0 and lines[-1]["end_to_end"]["replaced"] == []
 
 
 def test_a_model_without_a_colon(program):

@@ -148,6 +148,7 @@ def test_a_better_edit_is_kept_and_a_wrong_one_is_wrong(program):
     assert (code, reply["verdict"]) == (3, "wrong")
     assert reply["evidence"]["stage"] == 1
     assert reply["evidence"]["worst"]["error"] > reply["evidence"]["worst"]["budget"] > 0
+    assert reply["changed"] == {"lines_added": 1, "lines_removed": 1, "tunables": {}}
     assert path.read_text() == starter
 
     path.write_text(slow)

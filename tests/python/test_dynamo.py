@@ -141,7 +141,7 @@ def test_other_scalars_and_dtypes_are_left_to_inductor(run):
     report = dynamo.Report()
     norm, x = Norm(WIDTH, eps=1e-2), torch.randn(ROWS, WIDTH)
     torch.testing.assert_close(compiled(norm, report, run=run)(x), norm(x), rtol=1e-4, atol=1e-5)
-    assert [left["reason"] for left in report.left] == ["other scalars"]
+    assert [left["reason"] for left in report.left] == ["made for other scalars"]
     torch._dynamo.reset()
     double = Norm(WIDTH).double()
     torch.testing.assert_close(compiled(double, report, run=run)(x.double()), double(x.double()))
@@ -169,7 +169,7 @@ def test_dynamic_shapes_go_to_inductor(run):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("damage", ["patterns.json", "kernel.so", "bundle.json"])
+@pytest.mark.parametrize("damage", ["patterns.json", "bundle.json"])
 def test_a_damaged_run_breaks_no_model(run, damage, caplog):
     path = os.path.join(run, "patterns.json") if damage == "patterns.json" else os.path.join(run, "bundles", tiny_family.task(ROWS, WIDTH)["id"], damage)
     with open(path, "w", encoding="utf-8") as file:
@@ -178,6 +178,21 @@ def test_a_damaged_run_breaks_no_model(run, damage, caplog):
     check_same(model, compiled(model, report, run=run), torch.randn(ROWS, WIDTH))
     assert report.replaced == [] and len(report.fallbacks) == 1
     assert "goes to Inductor" in caplog.text
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("damage", ["kernel.so", "architecture"])
+def test_a_kernel_that_cannot_be_loaded_leaves_its_region_alone(run, damage, caplog):
+    directory = tiny_family.write_bundle(run, tiny_family.task(ROWS, WIDTH), architecture="x86_64 avx4096" if damage == "architecture" else "")
+    if damage == "kernel.so":
+        with open(os.path.join(directory, damage), "w", encoding="utf-8") as file:
+            file.write("damaged")
+    model, report = Model().eval(), dynamo.Report()
+    check_same(model, compiled(model, report, run=run), torch.randn(ROWS, WIDTH))
+    assert report.replaced == [] and report.fallbacks == []
+    expected = "made for a processor with" if damage == "architecture" else "cannot load kernel"
+    assert report.left and all(expected in entry["reason"] for entry in report.left)
+    assert expected in caplog.text
 
 
 @torch.no_grad()

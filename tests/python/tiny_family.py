@@ -113,7 +113,7 @@ def task(m, n, eps=1e-6):
     return made
 
 
-def write_bundle(run, task, factor="", us=1.0, baseline_us=10.0, rows=2):
+def write_bundle(run, task, factor="", us=1.0, baseline_us=10.0, rows=2, architecture=""):
     """Compile the kernel and write its bundle; `factor` is code after the product, to make it wrong. Returns the bundle's directory."""
     directory = os.path.join(run, "bundles", task["id"])
     os.makedirs(directory, exist_ok=True)
@@ -123,7 +123,7 @@ def write_bundle(run, task, factor="", us=1.0, baseline_us=10.0, rows=2):
     subprocess.run(["g++", *FLAGS, f"-DROWS={rows}", "-DT=float", f"-I{ROOT}/kernels/include", source, "-o", os.path.join(directory, "kernel.so")],
                    check=True)
     bundle = {"schema": "autokernel.bundle/1", "task": task, "kernel_file": "kernel.cpp", "module": "kernel.so", "backend": "cpu",
-              "architecture": "native", "point": {"ROWS": rows}, "speedup_vs_best": baseline_us / us, "us": us, "baseline_us": baseline_us,
+              "architecture": architecture, "point": {"ROWS": rows}, "speedup_vs_best": baseline_us / us, "us": us, "baseline_us": baseline_us,
               "replaces_us": baseline_us}
     _write(os.path.join(directory, "bundle.json"), bundle)
     _write(os.path.join(run, "patterns.json"), {"schema": "autokernel.patterns/1", "torch": "", "patterns": [PATTERN]})

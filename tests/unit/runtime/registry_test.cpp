@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/architecture.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "runtime/call_site.h"
@@ -13,7 +14,9 @@
 namespace ak::runtime {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 const Json task =
     Json::parse(R"({"schema": "autokernel.task/1", "id": "copy_00000000", "family": "copy", "spelling": "s", "dtype": "float32",
@@ -30,12 +33,13 @@ Json call(int64_t n, int64_t stride) {
 
 class RegistryTest : public testing::Test {
  protected:
-  void write_bundle(const std::string& schema, const std::string& backend) {
+  void write_bundle(const std::string& schema, const std::string& backend, const std::string& architecture = host_architecture()) {
     write_json(directory_.path() / "bundle.json", {{"schema", schema},
                                                    {"task", task},
                                                    {"kernel_file", "kernel.cpp"},
                                                    {"module", "kernel.so"},
                                                    {"backend", backend},
+                                                   {"architecture", architecture},
                                                    {"point", Json::object()}});
     write_file(directory_.path() / "kernel.cpp",
                "/*autokernel\nfamily = \"copy\"\nbackend = \"cpu\"\n[[launch]]\nkernel = \"f\"\ngrid = [\"1\"]\nargs = []\n*/\n");
@@ -64,6 +68,11 @@ TEST_F(RegistryTest, another_format) {
 TEST_F(RegistryTest, another_backend) {
   write_bundle("autokernel.bundle/1", "cuda");
   EXPECT_THAT(error_of(call(12, 1)), HasSubstr("cuda"));
+}
+
+TEST_F(RegistryTest, instructions_that_this_processor_lacks_are_named_before_the_module_is_loaded) {
+  write_bundle("autokernel.bundle/1", "cpu", host_architecture() + " avx4096");
+  EXPECT_THAT(error_of(call(12, 1)), AllOf(HasSubstr("was made for a processor with avx4096"), Not(HasSubstr("cannot load"))));
 }
 
 TEST_F(RegistryTest, dims_and_strides_that_the_task_lacks) {
