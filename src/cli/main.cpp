@@ -91,7 +91,8 @@ struct CommandLine {
     CLI::App& bench = add("bench", "judge the edited kernel file of a task; keep or revert it", ak::cli::bench);
     auto& what = *bench.add_option_group("what");
     what.add_option("TASK", options.task, "a task of the run, or the beginning of its name");
-    CLI::Option* self_test = what.add_flag("--self-test", options.self_test, "judge the planted candidates of playbook/self_test and their honest twins");
+    CLI::Option* self_test =
+        what.add_flag("--self-test", options.self_test, "judge the planted candidates of playbook/self_test and their honest twins");
     what.require_option(1);
     bench.add_option("--device", options.request.device, "of the self-test: cpu or auto")->needs(self_test);
     bench.add_option("--note", options.note, "what was changed, and why");
