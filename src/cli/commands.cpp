@@ -9,6 +9,7 @@
 #include "cli/bench.h"
 #include "cli/doctor.h"
 #include "cli/engine_socket.h"
+#include "cli/self_test.h"
 #include "cli/session.h"
 #include "cli/steps.h"
 #include "core/error.h"
@@ -195,6 +196,7 @@ Exit next(Options& options) {
 }
 
 Exit bench(Options& options) {
+  if (options.self_test) return self_test(options);
   const std::filesystem::path directory = existing_directory(options);
   SystemClock clock;
   Json result;
