@@ -89,7 +89,12 @@ struct CommandLine {
     add_common(add("next", "which task is worth the next minutes, and why", ak::cli::next), options);
 
     CLI::App& bench = add("bench", "judge the edited kernel file of a task; keep or revert it", ak::cli::bench);
-    bench.add_option("TASK", options.task, "a task of the run, or the beginning of its name")->required();
+    auto& what = *bench.add_option_group("what");
+    what.add_option("TASK", options.task, "a task of the run, or the beginning of its name");
+    CLI::Option* self_test =
+        what.add_flag("--self-test", options.self_test, "judge the planted candidates of playbook/self_test and their honest twins");
+    what.require_option(1);
+    bench.add_option("--device", options.request.device, "of the self-test: cpu or auto")->needs(self_test);
     bench.add_option("--note", options.note, "what was changed, and why");
     bench.add_option("--tune", options.tune, "let the search turn the file's tunables for so many trials")->check(not_negative);
     add_common(bench, options);

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cstring>
 #include <random>
+#include <thread>
 
 #include "core/error.h"
 #include "core/hash.h"
@@ -18,7 +20,10 @@ namespace {
 
 constexpr int64_t zone_bytes = 16 << 10;  // of canary between two buffers, at least
 constexpr int64_t page_bytes = 4096, line_bytes = 64;
-constexpr int64_t swaps_per_tensor = 16, samples_per_output = 64;
+constexpr int64_t least_changes = 16, most_changes = 4096, elements_a_change = 64;  // so that no row of a matrix stays as it was
+constexpr int64_t late_changes = 16;                                                // of a tensor
+constexpr int64_t samples_per_output = 64, many_samples = 1024;
+constexpr std::chrono::microseconds later(500);
 
 int64_t align(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
 
@@ -40,6 +45,19 @@ int64_t element_at(const std::vector<int64_t>& shape, const std::vector<int64_t>
     linear /= shape[dim];
   }
   return offset;
+}
+
+Finding written_after_its_end() {
+  return {Verdict::cheating, {{"message", "an output changed after the end of the launch"}}, "writing after its end"};
+}
+
+int mantissa_bits(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::float64: return 52;
+    case Dtype::float32: return 23;
+    case Dtype::float16: return 10;
+    default: return 7;
+  }
 }
 
 int64_t count_of(const std::vector<int64_t>& shape) {
@@ -80,8 +98,9 @@ void Bench::lay_out(uint64_t seed) {
 }
 
 void Bench::fill() {
-  poison_.fill(arena_, 0);
+  canary_.fill(arena_, 0);
   for (const Buffer& each : buffers_) {
+    if (each.kind == Kind::output) poison_.fill(bytes_of(each), each.begin);
     if (each.kind == Kind::input) std::ranges::copy(data_.inputs()[each.index].storage, bytes_of(each).begin());
     if (each.kind == Kind::scratch && plan_.scratch[each.index].zeroed && !plan_.scratch[each.index].per_worker)
       std::ranges::fill(bytes_of(each), std::byte{0});
@@ -111,8 +130,10 @@ std::optional<Finding> Bench::check_limits() const {
 std::optional<Finding> Bench::place(uint64_t seed) {
   if (auto finding = check_limits()) return finding;
   poison_ = Poison(seed ^ 0x5eedULL);
+  canary_ = Poison(seed ^ 0xca9a5ULL, static_cast<Poison::Kind>((seed + static_cast<uint64_t>(placed_++)) % 3));
   sample_seed_ = seed;
-  swaps_.clear();
+  changes_.clear();
+  late_changes_.clear();
   lay_out(seed);
   arena_ = host_.arena(total_bytes_);
   fill();
@@ -178,47 +199,72 @@ cpu::Program Bench::program() const {
 
 void Bench::poison_outputs() {
   for (const Buffer& each : buffers_) {
-    if (each.kind == Kind::output || (each.kind == Kind::scratch && !each.kept)) poison_.fill(bytes_of(each), each.begin);
+    if (each.kind == Kind::output || (each.kind == Kind::scratch && !each.kept)) poison_of(each.kind).fill(bytes_of(each), each.begin);
   }
+}
+
+Bench::Change Bench::draw_change(const Buffer& buffer, const InputTensor& input, std::mt19937_64& random) const {
+  const auto count = static_cast<uint64_t>(count_of(input.shape));
+  const int64_t size = size_bytes(input.dtype);
+  const auto somewhere = [&] {
+    return buffer.pointer + element_at(input.shape, input.strides, static_cast<int64_t>(random() % count)) * size;
+  };
+  Change change{somewhere(), -1, static_cast<int32_t>(size), 0};
+  if (is_floating(input.dtype)) {
+    uint64_t bits = 0;
+    std::memcpy(&bits, arena_.data() + change.at, static_cast<size_t>(size));
+    const uint64_t mantissa = (uint64_t{1} << mantissa_bits(input.dtype)) - 1, sign = uint64_t{1} << (8 * size - 1);
+    const uint64_t exponent = bits & ~mantissa & ~sign, largest = (sign - 1) & ~mantissa;
+    change.flipped = random() & mantissa;
+    if (exponent != 0 && exponent != largest && change.flipped != 0) return change;  // neither 0 nor denormal, infinite or NaN
+  }
+  change.other = somewhere();
+  return change;
+}
+
+void Bench::apply(const Change& change) {
+  std::byte* at = arena_.data() + change.at;
+  if (change.other >= 0) {
+    std::swap_ranges(at, at + change.size, arena_.data() + change.other);
+    return;
+  }
+  uint64_t bits = 0;
+  std::memcpy(&bits, at, static_cast<size_t>(change.size));
+  bits ^= change.flipped;
+  std::memcpy(at, &bits, static_cast<size_t>(change.size));
 }
 
 void Bench::perturb(uint64_t seed) {
-  AK_CHECK(swaps_.empty(), "inputs are perturbed once, then restored");
+  AK_CHECK(changes_.empty(), "inputs are perturbed once, then restored");
   std::mt19937_64 random(seed);
-  for (size_t i = 0; i < buffers_.size(); ++i) {
-    if (buffers_[i].kind != Kind::input) continue;
-    const InputTensor& input = data_.inputs()[buffers_[i].index];
-    const int64_t count = count_of(input.shape), size = size_bytes(input.dtype);
-    if (count < 2 || (input.role == kernel::Role::weight && !plan_.prepares.empty())) continue;
-    std::byte* storage = bytes_of(buffers_[i]).data();
-    for (int64_t swap = 0; swap < swaps_per_tensor; ++swap) {
-      const int64_t first =
-          input.offset + element_at(input.shape, input.strides, static_cast<int64_t>(random() % static_cast<uint64_t>(count)));
-      const int64_t second =
-          input.offset + element_at(input.shape, input.strides, static_cast<int64_t>(random() % static_cast<uint64_t>(count)));
-      std::swap_ranges(storage + first * size, storage + (first + 1) * size, storage + second * size);
-      swaps_.push_back({i, first, second});
+  for (const Buffer& each : buffers_) {
+    if (each.kind != Kind::input) continue;
+    const InputTensor& input = data_.inputs()[each.index];
+    const int64_t count = count_of(input.shape);
+    if (count == 0 || (input.role == kernel::Role::weight && !plan_.prepares.empty())) continue;
+    for (int64_t i = std::clamp(count / elements_a_change, least_changes, most_changes); i > 0; --i) {
+      changes_.push_back(draw_change(each, input, random));
+      apply(changes_.back());
     }
+    for (int64_t i = 0; i < late_changes; ++i) late_changes_.push_back(draw_change(each, input, random));
   }
 }
 
+/// A change made twice is none.
 void Bench::restore() {
-  for (auto swap = swaps_.rbegin(); swap != swaps_.rend(); ++swap) {
-    const int64_t size = size_bytes(data_.inputs()[buffers_[swap->buffer].index].dtype);
-    std::byte* storage = bytes_of(buffers_[swap->buffer]).data();
-    std::swap_ranges(storage + swap->first * size, storage + (swap->first + 1) * size, storage + swap->second * size);
-  }
-  swaps_.clear();
+  for (auto change = changes_.rbegin(); change != changes_.rend(); ++change) apply(*change);
+  changes_.clear();
+  late_changes_.clear();
 }
 
-void Bench::sample_outputs() {
+void Bench::sample_outputs(Look look) {
   samples_.clear();
   std::mt19937_64 random(++sample_seed_);
   for (const Buffer& each : buffers_) {
     if (each.kind != Kind::output) continue;
     const OutputTensor& output = data_.outputs()[each.index];
     const int64_t count = output.elements(), size = size_bytes(output.dtype);
-    for (int64_t i = 0; i < std::min(count, samples_per_output); ++i) {
+    for (int64_t i = 0; i < std::min(count, look == Look::few ? samples_per_output : many_samples); ++i) {
       const int64_t element = element_at(output.shape, output.strides, static_cast<int64_t>(random() % static_cast<uint64_t>(count)));
       Sample sample{each.pointer + element * size, static_cast<int32_t>(size), 0};
       std::memcpy(&sample.bits, arena_.data() + sample.at, static_cast<size_t>(size));
@@ -227,8 +273,18 @@ void Bench::sample_outputs() {
   }
 }
 
-std::optional<Finding> Bench::launch(int workers) {
-  const cpu::Outcome outcome = host_.launch(workers, timeout_seconds_, [this] { sample_outputs(); });
+std::optional<Finding> Bench::launch(int workers, Look look) {
+  const auto change_late = [this] {
+    for (const Change& change : late_changes_) apply(change);
+    changes_.insert(changes_.end(), late_changes_.begin(), late_changes_.end());
+    late_changes_.clear();
+  };
+  const auto at_end = [&] {
+    sample_outputs(look);
+    hash_at_end_ = look == Look::few ? std::string() : outputs_hash();
+  };
+  const cpu::Outcome outcome =
+      host_.launch(workers, timeout_seconds_, {.at_start = change_late, .at_end = at_end, .awake = look == Look::all_at_once});
   last_us_ = outcome.us;
   last_waited_us_ = outcome.waited_us;
   if (outcome.ok()) return std::nullopt;
@@ -238,19 +294,23 @@ std::optional<Finding> Bench::launch(int workers) {
 }
 
 std::optional<Finding> Bench::check_finished() const {
-  for (const Sample& sample : samples_) {
-    if (std::memcmp(&sample.bits, arena_.data() + sample.at, static_cast<size_t>(sample.size)) != 0) {
-      return Finding{Verdict::cheating, {{"message", "an output changed after the end of the launch"}}, "writing after its end"};
-    }
-  }
-  return std::nullopt;
+  const bool changed = std::ranges::any_of(samples_, [&](const Sample& sample) {
+    return std::memcmp(&sample.bits, arena_.data() + sample.at, static_cast<size_t>(sample.size)) != 0;
+  });
+  return changed ? std::optional(written_after_its_end()) : std::nullopt;
+}
+
+std::optional<Finding> Bench::check_finished_later() const {
+  std::this_thread::sleep_for(later);
+  if (!hash_at_end_.empty() && outputs_hash() != hash_at_end_) return written_after_its_end();
+  return check_finished();
 }
 
 std::optional<Finding> Bench::changed_canary() const {
   int64_t at = 0;
   const Buffer* before = nullptr;
   const auto check = [&](int64_t end, const Buffer* behind) -> std::optional<Finding> {
-    const int64_t changed = poison_.first_changed(arena_.subspan(static_cast<size_t>(at), static_cast<size_t>(end - at)), at);
+    const int64_t changed = canary_.first_changed(arena_.subspan(static_cast<size_t>(at), static_cast<size_t>(end - at)), at);
     if (changed < 0) return std::nullopt;
     const bool after_it = before != nullptr && (behind == nullptr || changed < (end - at) / 2);
     const std::string name = after_it ? before->name : behind->name;
@@ -270,7 +330,8 @@ std::optional<Finding> Bench::changed_canary() const {
 std::optional<Finding> Bench::changed_gap(const Buffer& buffer) const {
   const auto bytes = bytes_of(buffer);
   const auto outside = [&](int64_t from, int64_t count) {
-    return poison_.first_changed(bytes.subspan(static_cast<size_t>(from), static_cast<size_t>(count)), buffer.begin + from) >= 0;
+    return poison_of(buffer.kind)
+               .first_changed(bytes.subspan(static_cast<size_t>(from), static_cast<size_t>(count)), buffer.begin + from) >= 0;
   };
   bool changed = false;
   if (buffer.kind == Kind::scratch && plan_.scratch[buffer.index].per_worker) {
@@ -312,7 +373,7 @@ std::optional<Finding> Bench::check_values() const {
     if (auto finding = compare(data_.outputs()[each.index], arena_.data() + each.pointer, data_.tolerance_k(), &poison_, each.pointer))
       return finding;
   }
-  return check_finished();
+  return std::nullopt;
 }
 
 std::string Bench::outputs_hash() const {

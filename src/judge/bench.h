@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <optional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -25,24 +26,29 @@ class Bench {
 
   /// Poison the outputs and the scratch of a launch.
   void poison_outputs();
-  /// Swap some elements of the data inputs, so that no earlier answer is right; undone by restore().
+  /// Change some elements of the inputs, so that no earlier answer is right, a few more of them when the launch is about to start, so
+  /// that nothing can be computed ahead. Undone by restore().
   void perturb(uint64_t seed);
   void restore();
 
+  /// How closely the end of a launch is looked at: a few elements; all of them; all of them at the very moment, at the price of a CPU.
+  enum class Look { few, all, all_at_once };
   /// errors: none; a host that does not finish is a finding.
-  std::optional<Finding> launch(int workers);
+  std::optional<Finding> launch(int workers, Look look = Look::few);
   double last_us() const { return last_us_; }
   /// How long the launch's threads waited for a CPU: other work on the machine disturbed it.
   double last_waited_us() const { return last_waited_us_; }
 
   /// Canaries and inputs; perturbed inputs are restored first.
   std::optional<Finding> check_memory();
-  /// The outputs against the reference, and against what was seen when the host said it was done.
+  /// The outputs against the reference.
   std::optional<Finding> check_values() const;
   /// Of all elements of the outputs.
   std::string outputs_hash() const;
   /// Whether the sampled elements are still what they were at the end of the launch.
   std::optional<Finding> check_finished() const;
+  /// The same of all elements, unless few were looked at, after a moment in which an honest host does nothing.
+  std::optional<Finding> check_finished_later() const;
 
   /// Memory that the candidate was given, inputs included.
   int64_t total_bytes() const { return total_bytes_; }
@@ -58,9 +64,11 @@ class Bench {
     size_t index = 0;                           // of the input, output or scratch
     bool kept = false;                          // scratch that a prepare fills
   };
-  struct Swap {
-    size_t buffer;
-    int64_t first, second;  // element offsets from the storage's begin
+  /// Of an element of an input: another mantissa, or, where that would be another kind of number, another element's value.
+  struct Change {
+    int64_t at, other;  // offsets in the arena; `other` below 0: none
+    int32_t size;
+    uint64_t flipped;  // bits, where there is no other
   };
   struct Sample {
     int64_t at;
@@ -81,17 +89,22 @@ class Bench {
   }
   std::optional<Finding> changed_canary() const;
   std::optional<Finding> changed_gap(const Buffer& buffer) const;
-  void sample_outputs();
+  void sample_outputs(Look look);
+  Change draw_change(const Buffer& buffer, const InputTensor& input, std::mt19937_64& random) const;
+  void apply(const Change& change);
+  const Poison& poison_of(Kind kind) const { return kind == Kind::output ? poison_ : canary_; }
 
   device::cpu::Host& host_;
   const CaseData& data_;
   kernel::ConcretePlan plan_;
-  Poison poison_{0};
+  Poison poison_{0}, canary_{0};  // of outputs; of scratch and of what lies between the buffers
+  int placed_ = 0;
   std::vector<Buffer> buffers_;
-  std::vector<Swap> swaps_;
+  std::vector<Change> changes_, late_changes_;  // made; to be made when the launch is about to start
   std::vector<Sample> samples_;
   std::span<std::byte> arena_;
   int64_t total_bytes_ = 0;
+  std::string hash_at_end_;  // where all elements were looked at
   uint64_t sample_seed_ = 0;
   double last_us_ = 0, last_waited_us_ = 0, timeout_seconds_ = 10;
 };

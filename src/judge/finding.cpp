@@ -15,6 +15,7 @@ Finding finding_of(const Outcome& outcome) {
     case Outcome::Kind::out_of_memory: return {Verdict::out_of_memory, {{"message", outcome.text}}, {}};
     case Outcome::Kind::forbidden: return {Verdict::cheating, {{"message", outcome.text}}, "forbidden system call"};
     case Outcome::Kind::tampered: return {Verdict::cheating, {{"message", outcome.text}}, "tampering with the judge"};
+    case Outcome::Kind::state_changed: return {Verdict::cheating, {{"message", outcome.text}}, "processor state left changed"};
     case Outcome::Kind::crashed:
     case Outcome::Kind::done: break;
   }

@@ -72,6 +72,18 @@ std::optional<Finding> PairedTimer::launch_once(Bench& bench, std::vector<TimedL
   return std::nullopt;
 }
 
+std::optional<Finding> PairedTimer::watch(Bench& bench, int launches) {
+  for (int i = 0; i < launches; ++i) {
+    bench.perturb(secrets_());
+    bench.poison_outputs();
+    flusher_.flush();
+    if (auto finding = bench.launch(bench.workers(), Bench::Look::all_at_once)) return finding;
+    if (auto finding = bench.check_finished_later()) return finding;
+    if (auto finding = bench.check_memory()) return finding;
+  }
+  return std::nullopt;
+}
+
 std::optional<Finding> PairedTimer::sample(Bench& bench, std::vector<Sample>& samples, std::vector<TimedLaunch>* launches) {
   Sample sample;
   for (int attempt = 0; attempt < most_attempts; ++attempt) {

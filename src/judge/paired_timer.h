@@ -55,6 +55,8 @@ class PairedTimer {
   Timing compare(Bench& candidate, Bench& incumbent, const TimingRules& rules);
   /// The candidate alone, until its median is known within 2 %.
   Timing measure(Bench& candidate, const TimingRules& rules);
+  /// Launches that look like those that were timed, whose end is seen at the very moment: whether the outputs are complete then.
+  std::optional<Finding> watch(Bench& bench, int launches);
 
  private:
   /// One launch on new contents, off the record.

@@ -1,4 +1,5 @@
-// Halfwords 0x7ff8 to 0x7fff: alone, in pairs and in fours they are quiet NaN of float16, bfloat16, float32 and float64.
+// Halfwords 0x7ff8 to 0x7fff: alone, in pairs and in fours they are quiet NaN of float16, bfloat16, float32 and float64. Halfwords 0x7b80
+// to 0x7bff are finite in all of them: above 6e4 in float16, 1e36 in bfloat16 and float32, 1e284 in float64.
 #include "judge/poison.h"
 
 #include <algorithm>
@@ -7,11 +8,11 @@
 
 namespace ak::judge {
 
-Poison::Poison(uint64_t seed) : tile_(static_cast<size_t>(period + 8)) {
+Poison::Poison(uint64_t seed, Kind kind) : tile_(static_cast<size_t>(period + 8)) {
   std::mt19937_64 random(seed);
-  std::uniform_int_distribution<uint16_t> nibble(8, 15);
+  const uint16_t first = kind == Kind::nan ? 0x7ff8 : kind == Kind::largest ? 0x7b80 : 0xfb80, choices = kind == Kind::nan ? 8 : 128;
   for (int64_t at = 0; at < period; at += 2) {
-    const uint16_t half = static_cast<uint16_t>(0x7ff0 | nibble(random));
+    const auto half = static_cast<uint16_t>(first + random() % choices);
     std::memcpy(tile_.data() + at, &half, sizeof half);
   }
   std::memcpy(tile_.data() + period, tile_.data(), 8);

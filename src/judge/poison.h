@@ -1,4 +1,4 @@
-// A secret pattern for memory that nobody may read or write: NaN in every floating type, far out of range as an integer.
+// A secret pattern for memory that nobody may read or write: NaN in every floating type, or a number that is far from all others.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,9 @@ namespace ak::judge {
 /// The byte at an offset of the arena depends on the offset and the seed alone.
 class Poison {
  public:
-  explicit Poison(uint64_t seed);
+  enum class Kind { nan, largest, smallest };  // a NaN is lost in some comparisons; a number of 1e4 or more either way is not
+
+  explicit Poison(uint64_t seed, Kind kind = Kind::nan);
 
   /// `at`: offset in the arena of the first byte of `bytes`.
   void fill(std::span<std::byte> bytes, int64_t at) const;

@@ -49,7 +49,7 @@ class Server {
   std::optional<Finding> check_once(Bench& bench, int workers);
   std::optional<Finding> warm_up(Bench& bench);
   /// The timed launches again, in a fresh host that remembers nothing.
-  std::optional<Finding> replay(const Subject& subject, const CaseData& data, const Timing& timing);
+  std::optional<Finding> replay(const Subject& subject, const CaseData& data, Timing& timing);
   std::optional<Finding> below_floor(Bench& bench, const CaseData& data, Timing& timing);
   Json time_alone(const Subject& subject, const CaseData& data, Bench& bench, const TimingRules& rules);
   double cold_us(const device::cpu::Program& program, int samples);

@@ -42,14 +42,14 @@ struct CommandPage {
   ZeroEntry zeros[maximum_zeros];
 };
 
-enum class HostCode : int32_t { none, cannot_load, no_kernel, parameters_differ, forbidden_call, out_of_memory };
+enum class HostCode : int32_t { none, cannot_load, no_kernel, parameters_differ, forbidden_call, out_of_memory, state_changed, crashed };
 
 /// Written by the host.
 struct StatusPage {
   std::atomic<uint32_t> armed;  // sequence number; a futex
   std::atomic<uint32_t> done;   // sequence number; a futex
   HostCode code;
-  int32_t detail;   // a system call's number, a launch's index
+  int32_t detail;   // a system call's number, a launch's index, a signal
   int32_t sandbox;  // bits of Sandbox
   int32_t unused[3];
   char text[1024];

@@ -17,7 +17,8 @@
 namespace ak::device::cpu {
 namespace {
 
-constexpr int64_t look_every_us = 20'000;  // whether the process still lives
+constexpr int64_t look_every_us = 20'000;         // whether the process still lives
+constexpr int64_t longest_awake_ns = 50'000'000;  // a launch that is longer gains nothing from the moment in which a sleeper wakes up
 
 int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -126,6 +127,9 @@ Outcome Host::end_of_process(const ExitStatus& status) const {
     const char* name = name_of_call(status_->detail);
     outcome.kind = Outcome::Kind::forbidden;
     outcome.text = name != nullptr ? name : "system call " + std::to_string(status_->detail);
+  } else if (status_->code == HostCode::crashed) {
+    outcome.signal = status_->detail;
+    outcome.text = ExitStatus{.signal = outcome.signal}.text();
   }
   return outcome;
 }
@@ -136,6 +140,7 @@ Outcome Host::failure_of_status() const {
     case HostCode::cannot_load: return {Outcome::Kind::cannot_load, text_of(status_->text, sizeof status_->text), 0, 0};
     case HostCode::no_kernel:
     case HostCode::parameters_differ: return {Outcome::Kind::does_not_fit, text_of(status_->text, sizeof status_->text), 0, 0};
+    case HostCode::state_changed: return {Outcome::Kind::state_changed, "the rounding or the treatment of denormals", 0, 0};
     default: return {Outcome::Kind::tampered, "the host's status page", 0, 0};
   }
 }
@@ -147,16 +152,20 @@ bool Host::status_is_clean() const {
          std::all_of(begin + 12, end, [](unsigned char byte) { return byte == 0; });
 }
 
-Outcome Host::wait_for(const std::atomic<uint32_t>& word, uint32_t value, int64_t deadline_ns) {
+Outcome Host::tampered() {
+  process_->kill();
+  ended_ = true;
+  return {Outcome::Kind::tampered, "the host's status page", 0, 0};
+}
+
+Outcome Host::wait_for(const std::atomic<uint32_t>& word, uint32_t value, int64_t deadline_ns, int64_t awake_until_ns) {
+  while (word.load(std::memory_order_acquire) != value && now_ns() < awake_until_ns) {
+  }
   for (;;) {
     const uint32_t seen = word.load(std::memory_order_acquire);
     if (seen == value) return {};
     const uint32_t before = value == 1 ? 0 : value - 2;  // what the word was when the host was last heard of
-    if (seen != before) {
-      process_->kill();
-      ended_ = true;
-      return {Outcome::Kind::tampered, "the host's status page", 0, 0};
-    }
+    if (seen != before) return tampered();
     const int64_t left_us = (deadline_ns - now_ns()) / 1000;
     if (left_us <= 0) {
       process_->kill();
@@ -203,7 +212,21 @@ Outcome Host::load() {
   if (!waited.ok()) return waited;
   sandbox_ = status_->sandbox;
   watch_threads();
-  return failure_of_status();
+  const Outcome failure = failure_of_status();
+  return failure.ok() && !filters_hold() ? tampered() : failure;
+}
+
+/// What the host claims of its filters, the kernel has to confirm: a constructor could have taken over before the second.
+bool Host::filters_hold() const {
+  if ((sandbox_ & sandbox_calls) == 0) return true;
+  const auto filters = [](const std::string& process) -> std::optional<int64_t> {
+    const auto text = read_file_if_exists("/proc/" + process + "/status");
+    const size_t at = text ? text->find("\nSeccomp_filters:") : std::string::npos;
+    if (at == std::string::npos) return std::nullopt;  // Linux before 5.9
+    return ::strtoll(text->c_str() + at + ::strlen("\nSeccomp_filters:"), nullptr, 10);
+  };
+  const auto ours = filters("self"), theirs = filters(std::to_string(process_->pid()));
+  return !ours || !theirs || *theirs == *ours + 2;
 }
 
 void Host::fill_command(const Program& program) {
@@ -231,7 +254,7 @@ Outcome Host::install(const Program& program) {
   return waited.ok() ? failure_of_status() : waited;
 }
 
-Outcome Host::run(Request verb, int workers, double timeout_seconds, const std::function<void()>& at_end) {
+Outcome Host::run(Request verb, int workers, double timeout_seconds, const Moments& moments) {
   AK_CHECK(alive(), "the host lives");
   command_->verb = verb;
   command_->workers = workers;
@@ -241,19 +264,18 @@ Outcome Host::run(Request verb, int workers, double timeout_seconds, const std::
   Outcome outcome = wait_for(status_->armed, sequence_, now_ns() + static_cast<int64_t>(limits_.load_seconds * 1e9));
   if (!outcome.ok()) return outcome;
 
+  if (moments.at_start) moments.at_start();
   const double waited_before_us = waited_us();
   const int64_t start = now_ns();
   command_->go.store(sequence_, std::memory_order_release);
   futex_wake(command_->go);
-  outcome = wait_for(status_->done, sequence_ + 1, start + static_cast<int64_t>(timeout_seconds * 1e9));
+  outcome = wait_for(status_->done, sequence_ + 1, start + static_cast<int64_t>(timeout_seconds * 1e9),
+                     moments.awake ? start + longest_awake_ns : 0);
   const int64_t end = now_ns();
   if (!outcome.ok()) return outcome;
-  if (at_end) at_end();
-  if (!status_is_clean()) {
-    process_->kill();
-    ended_ = true;
-    return {Outcome::Kind::tampered, "the host's status page", 0, 0};
-  }
+  if (moments.at_end) moments.at_end();
+  if (status_->code == HostCode::state_changed) return failure_of_status();
+  if (!status_is_clean()) return tampered();
   outcome.us = static_cast<double>(end - start) * 1e-3;
   outcome.waited_us = waited_us() - waited_before_us;
   return outcome;

@@ -21,13 +21,29 @@ struct HostLimits {
 
 /// How a request to the host ended.
 struct Outcome {
-  enum class Kind { done, cannot_load, does_not_fit, crashed, timed_out, out_of_memory, forbidden, tampered } kind = Kind::done;
+  enum class Kind {
+    done,
+    cannot_load,
+    does_not_fit,
+    crashed,
+    timed_out,
+    out_of_memory,
+    forbidden,
+    tampered,
+    state_changed
+  } kind = Kind::done;
   std::string text;
   int signal = 0;
   double us = 0;         // of a launch, on the judge's clock
   double waited_us = 0;  // of it, for how long threads of host and judge together were ready to run and had no CPU
 
   bool ok() const { return kind == Kind::done; }
+};
+
+/// What the judge does off the clock, at moments that the host does not choose.
+struct Moments {
+  std::function<void()> at_start, at_end;  // when the host is ready and has not started; as soon as it says it is done
+  bool awake = false;                      // watch for the end without sleeping, so that nothing happens between the two
 };
 
 /// A plan with addresses: offsets into the arena.
@@ -60,20 +76,22 @@ class Host {
   /// Check kernels and parameters, and make the program the one to launch.
   Outcome install(const Program& program);
   Outcome prepare(double timeout_seconds) { return run(Request::prepare, workers_, timeout_seconds, {}); }
-  /// The launches on `workers` threads. `at_end`, if any, is called as soon as the host says it is done, off the clock.
-  Outcome launch(int workers, double timeout_seconds, const std::function<void()>& at_end = {}) {
-    return run(Request::launch, workers, timeout_seconds, at_end);
+  /// The launches on `workers` threads.
+  Outcome launch(int workers, double timeout_seconds, const Moments& moments = {}) {
+    return run(Request::launch, workers, timeout_seconds, moments);
   }
 
   int workers() const { return workers_; }
   bool alive() const { return !ended_; }
 
  private:
-  Outcome run(Request verb, int workers, double timeout_seconds, const std::function<void()>& at_end);
-  Outcome wait_for(const std::atomic<uint32_t>& word, uint32_t value, int64_t deadline_ns);
+  Outcome run(Request verb, int workers, double timeout_seconds, const Moments& moments);
+  Outcome wait_for(const std::atomic<uint32_t>& word, uint32_t value, int64_t deadline_ns, int64_t awake_until_ns = 0);
+  Outcome tampered();
   Outcome failure_of_status() const;
   Outcome end_of_process(const ExitStatus& status) const;
   bool status_is_clean() const;
+  bool filters_hold() const;
   void fill_command(const Program& program);
   void watch_threads();
   double waited_us() const;

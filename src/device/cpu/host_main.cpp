@@ -33,14 +33,12 @@ void on_refusal(int, siginfo_t* info, void*) {
   ::_exit(112);
 }
 
-/// Tell a crash that follows a failed allocation, then die of the signal.
+/// Report the signal, or that an allocation has failed before it. The default action is out of reach, since it needs a forbidden call.
 void on_crash(int signal, siginfo_t*, void*) {
   void* probe = ::mmap(nullptr, probe_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (probe == MAP_FAILED && errno == ENOMEM) status->code = HostCode::out_of_memory;
-  struct sigaction usual {};
-  usual.sa_handler = SIG_DFL;
-  ::sigaction(signal, &usual, nullptr);
-  ::raise(signal);
+  status->detail = signal;
+  status->code = probe == MAP_FAILED && errno == ENOMEM ? HostCode::out_of_memory : HostCode::crashed;
+  ::_exit(112);
 }
 
 void install_handlers() {
@@ -56,6 +54,24 @@ void install_handlers() {
   action.sa_sigaction = on_crash;
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) ::sigaction(signal, &action, nullptr);
 }
+
+/// What a kernel has to leave as it was, since its thread belongs to the model: rounding, denormals, masks of exceptions.
+struct FloatingState {
+  uint64_t vector = 0;
+  uint16_t x87 = 0;
+
+  static FloatingState now() {
+    FloatingState state;
+#if defined(__x86_64__)
+    state.vector = __builtin_ia32_stmxcsr() & ~0x3fu;  // the lower bits say what has happened
+    asm volatile("fnstcw %0" : "=m"(state.x87));
+#elif defined(__aarch64__)
+    asm volatile("mrs %0, fpcr" : "=r"(state.vector));
+#endif
+    return state;
+  }
+  bool operator==(const FloatingState&) const = default;
+};
 
 struct ResolvedLaunch {
   const KernelRecord* record;
@@ -180,11 +196,13 @@ void Host::install() {
 }
 
 void Host::launch_all(int32_t begin, int32_t end, int workers) {
+  const FloatingState before = FloatingState::now();
   for (int32_t i = begin; i < end; ++i) {
     const ResolvedLaunch& launch = launches_[i];
     const auto call = launch.record->call;
     if (launch.blocks == 1 || workers == 1) {
       for (int64_t block = 0; block < launch.blocks; ++block) call(block, 0, launch.scratch, launch.arguments);
+      if (FloatingState::now() != before) status_.code = HostCode::state_changed;
       continue;
     }
     const int64_t share = std::max<int64_t>(1, launch.blocks / (workers * shares_per_worker));
@@ -194,6 +212,7 @@ void Host::launch_all(int32_t begin, int32_t end, int workers) {
       void* scratch = launch.scratch == nullptr ? nullptr : launch.scratch + worker * launch.scratch_stride;
 #pragma omp for schedule(dynamic, share) nowait
       for (int64_t block = 0; block < launch.blocks; ++block) call(block, worker, scratch, launch.arguments);
+      if (FloatingState::now() != before) status_.code = HostCode::state_changed;  // the same from any thread
     }
   }
 }

@@ -83,11 +83,7 @@ Program protection(FilterStage stage) {
   return body;
 }
 
-Program threads_only() { return {load_argument(0), jump(BPF_JSET, CLONE_THREAD, 0, 1), result(allow), result(trap_call)}; }
-
 Program only_argument(uint32_t value) { return {load_argument(0), jump(BPF_JEQ, value, 0, 1), result(allow), result(trap_call)}; }
-
-Program no_handler_for_refusals() { return {load_argument(0), jump(BPF_JEQ, SIGSYS, 0, 1), result(trap_call), result(allow)}; }
 
 constexpr long allowed_calls[] = {
     SYS_futex,
@@ -136,10 +132,8 @@ Program filter(FilterStage stage, int64_t largest_mapping_bytes) {
   Program growth;
   limit_length(growth, 2, largest_mapping_bytes);
   when(program, SYS_mremap, growth);
-  when(program, SYS_clone, threads_only());
-  when(program, SYS_clone3, {result(answer(ENOSYS))});  // its flags are out of reach; the C library then uses clone
+  when(program, SYS_clone3, {result(answer(ENOSYS))});  // the C library then uses clone, which is refused
   when(program, SYS_tgkill, only_argument(static_cast<uint32_t>(::getpid())));
-  when(program, SYS_rt_sigaction, no_handler_for_refusals());
   when(program, SYS_ioctl, {result(answer(ENOTTY))});
   when(program, SYS_sched_setaffinity, {result(answer(EPERM))});
   if (stage == FilterStage::loading)

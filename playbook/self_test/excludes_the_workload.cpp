@@ -1,0 +1,4 @@
+// Small rows only.
+ROW {
+  scale_row(x, weight, out, N);
+}
