@@ -101,9 +101,7 @@ CppCompiler CppCompiler::find(const fs::path& include_directory, const fs::path&
       compiler.include_directory_ = include_directory;
       compiler.cache_directory_ = cache_directory;
       compiler.version_ = first_line(run({path->string(), "--version"}, 10).output);
-      const std::string target = resolved_target(*path);
-      compiler.target_ = short_hash(target);
-      compiler.identity_ = compiler.version_ + target + content_of_headers(include_directory);
+      compiler.identity_ = compiler.version_ + resolved_target(*path) + content_of_headers(include_directory);
       for (const char* flag : flags) compiler.identity_ += flag;
       for (const char* flag : link_flags) compiler.identity_ += flag;
       return compiler;

@@ -47,8 +47,6 @@ class CppCompiler {
   /// "g++ (Debian 12.2.0-14) 12.2.0".
   const std::string& version() const { return version_; }
   const std::filesystem::path& program() const { return program_; }
-  /// Names the processor that the code is for, as far as code depends on it.
-  const std::string& target() const { return target_; }
 
  private:
   CppCompiler() = default;
@@ -56,7 +54,7 @@ class CppCompiler {
   std::string readable(std::string log) const;
 
   std::filesystem::path program_, include_directory_, cache_directory_;
-  std::string version_, target_, identity_;  // identity_: whatever else decides the code that comes out
+  std::string version_, identity_;  // identity_: whatever else decides the code that comes out
 };
 
 }  // namespace ak::compile
