@@ -75,10 +75,11 @@ def _say_once(text):
 def _why_not(gm, example_inputs):
     """A reason to leave the graph alone, or None."""
     try:
-        if not all(isinstance(value, torch.Tensor) for value in example_inputs) or any(_is_symbolic(value) for value in example_inputs):
-            return "its shapes are dynamic"
-        if _needs_gradient(gm, example_inputs):
+        tensors = [value for value in example_inputs if isinstance(value, torch.Tensor)]
+        if _needs_gradient(gm, tensors):
             return "a gradient is needed, and kernels serve inference only (use torch.no_grad())"
+        if len(tensors) < len(example_inputs) or any(_is_symbolic(value) for value in tensors):
+            return "its shapes are dynamic (torch.compile(…, dynamic=False) compiles each shape for itself)"
         if any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda")):
             return "autocast is on"
         if any(value.device.type != "cpu" for value in example_inputs):

@@ -57,7 +57,8 @@ Json changes(const std::string& before, const std::string& after) {
   int64_t added = 0, removed = 0;
   for (const auto& [line, net] : balance) (net > 0 ? added : removed) += std::abs(net);
   Json tunables = Json::object();
-  const kernel::Point old_point = kernel::KernelFile::parse(before, "the incumbent").defaults(), new_point = kernel::KernelFile::parse(after, "kernel").defaults();
+  const kernel::Point old_point = kernel::KernelFile::parse(before, "the incumbent").defaults(),
+                      new_point = kernel::KernelFile::parse(after, "kernel").defaults();
   for (const auto& [name, value] : new_point) {
     const auto old_value = old_point.find(name);
     if (old_value == old_point.end()) {
@@ -70,8 +71,10 @@ Json changes(const std::string& before, const std::string& after) {
 }
 
 std::string changes_text(const Json& changed) {
-  std::string text = fmt::format("  changed: {} lines added, {} removed", changed.at("lines_added").get<int64_t>(), changed.at("lines_removed").get<int64_t>());
-  for (const auto& [name, values] : changed.at("tunables").items()) text += fmt::format(", {} {} → {}", name, values[0].is_null() ? "new" : values[0].dump(), values[1].dump());
+  std::string text = fmt::format("  changed: {} lines added, {} removed", changed.at("lines_added").get<int64_t>(),
+                                 changed.at("lines_removed").get<int64_t>());
+  for (const auto& [name, values] : changed.at("tunables").items())
+    text += fmt::format(", {} {} → {}", name, values[0].is_null() ? "new" : values[0].dump(), values[1].dump());
   return text + "\n";
 }
 

@@ -64,6 +64,12 @@ plan::Budget budget_of(const Options& options, const store::Run& run) {
   return {.minutes = options.minutes.value_or(default_minutes), .experiments = std::nullopt};
 }
 
+/// Whether the model with its kernels may be used: every replaced region was called, and the error is within bounds. True where there is
+/// nothing to verify.
+bool holds(const Json& verification) {
+  return verification.is_null() || (verification.value("parity", true) && verification.value("engaged", true));
+}
+
 /// The end of `run` and `report`: pages written, the summary printed.
 void print_summary(const store::Run& run, bool json) {
   const auto page = report::write_report(run);
@@ -109,9 +115,10 @@ Exit run(Options& options) {
     bundle_winners(session);
     verify_model(session, options.rounds);
   }
+  const Json verification = session.has("verification.json") ? read_json(session.file("verification.json")) : Json();
   opened->progress.reset();
   print_summary(session.run(), options.json);
-  return interrupted ? Exit::interrupted : Exit::done;
+  return interrupted ? Exit::interrupted : holds(verification) ? Exit::done : Exit::does_not_hold;
 }
 
 Exit prepare(Options& options) {
@@ -244,7 +251,7 @@ Exit verify(Options& options) {
   opened->progress.reset();
   const report::RunView view = report::view_of(session.run());
   print_progress(options, verification, report::summary_text(view, report::width_of(stdout), report::colour_for(stdout)));
-  return verification.is_null() || verification.value("parity", true) ? Exit::done : Exit::does_not_hold;
+  return holds(verification) ? Exit::done : Exit::does_not_hold;
 }
 
 Exit report(Options& options) {

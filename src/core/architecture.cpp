@@ -16,8 +16,8 @@ namespace {
 
 /// Names in /proc/cpuinfo, or their beginnings, of what -march=native lets a compiler use. The rest (mitigations, power, virtual machines)
 /// changes no code.
-constexpr std::array used_by_compilers = {"avx",  "amx",   "fma", "f16c", "bmi",  "abm",  "movbe", "adx",     "gfni",  "vaes",  "vpclmul",
-                                          "sse4", "asimd", "sve", "sme",  "i8mm", "bf16", "fphp",  "atomics", "flagm", "frint", "fcma"};
+constexpr std::array used_by_compilers = {"avx",  "amx",   "fma", "f16c", "bmi",  "abm",  "movbe",   "adx",   "gfni",  "vaes", "vpclmul",
+                                          "sse4", "asimd", "sve", "i8mm", "bf16", "fphp", "atomics", "flagm", "frint", "fcma"};
 
 std::set<std::string> words_of(std::string_view text) {
   std::istringstream stream{std::string(text)};

@@ -23,18 +23,4 @@ Verdict parse_verdict(std::string_view name) {
   throw Error("unknown verdict '" + std::string(name) + "'");
 }
 
-std::optional<std::string_view> correctness_of(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kept:
-    case Verdict::slower: return "PASS";
-    case Verdict::timed_out: return "TIMEOUT";
-    case Verdict::crashed:
-    case Verdict::does_not_compile:
-    case Verdict::does_not_fit:
-    case Verdict::out_of_memory: return "CRASH";
-    case Verdict::failed_environment: return std::nullopt;
-    default: return "FAIL";
-  }
-}
-
 }  // namespace ak::judge

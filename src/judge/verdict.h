@@ -1,7 +1,6 @@
 // The outcome of a trial, as data.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,8 +30,5 @@ enum class Verdict {
 std::string_view name_of(Verdict verdict);
 /// errors: an unknown name.
 Verdict parse_verdict(std::string_view name);
-
-/// PASS, FAIL, TIMEOUT or CRASH of results.tsv; nothing for failed_environment, which writes no row.
-std::optional<std::string_view> correctness_of(Verdict verdict);
 
 }  // namespace ak::judge

@@ -165,7 +165,19 @@ def test_dynamic_shapes_go_to_inductor(run):
     function = torch.compile(model, backend=functools.partial(dynamo.backend, report=report), options={"run": run}, dynamic=True)
     for rows in (ROWS, ROWS + 2):
         check_same(model, function, torch.randn(rows, WIDTH))
-    assert report.replaced == [] and set(report.fallbacks) == {"its shapes are dynamic"}
+    assert report.replaced == [] and all("its shapes are dynamic" in reason and "dynamic=False" in reason for reason in report.fallbacks)
+
+
+@torch.no_grad()
+def test_each_shape_for_itself_keeps_the_kernels_of_the_first(run):
+    model, report = Model().eval(), dynamo.Report()
+    function = torch.compile(model, backend=functools.partial(dynamo.backend, report=report), options={"run": run}, dynamic=False)
+    for rows in (ROWS, ROWS + 2, ROWS + 3):
+        check_same(model, function, torch.randn(rows, WIDTH))
+    assert report.fallbacks == [] and report.replaced
+    before = [runtime.calls(entry["instance"]) for entry in report.replaced]
+    check_same(model, function, torch.randn(ROWS, WIDTH))
+    assert [runtime.calls(entry["instance"]) for entry in report.replaced] == [calls + 1 for calls in before]
 
 
 @torch.no_grad()

@@ -7,7 +7,7 @@ namespace ak {
 namespace {
 
 const std::string server =
-    "processor\t: 0\nmodel name\t: A CPU\nflags\t\t: fpu vme avx sse4_2 avx512f avx2 fma ibrs hypervisor bmi2\nbugs\t: "
+    "processor\t: 0\nmodel name\t: A CPU\nflags\t\t: fpu vme avx sse4_2 avx512f avx2 fma ibrs smep hypervisor bmi2\nbugs\t: "
     "spectre_v1\n\nprocessor\t: 1\nflags\t\t: avx\n";
 
 TEST(Architecture, is_the_machine_and_the_sets_that_a_compiler_uses) {
