@@ -59,6 +59,8 @@ std::vector<double> times_of(const std::vector<Sample>& samples, bool only_clean
 
 }  // namespace
 
+bool is_clean(double us, double waited_us) { return waited_us <= tolerated_wait_us + tolerated_wait_share * us; }
+
 std::optional<Finding> PairedTimer::launch_once(Bench& bench, std::vector<TimedLaunch>* launches, bool check_memory) {
   const uint64_t seed = secrets_();
   bench.perturb(seed);
@@ -89,7 +91,7 @@ std::optional<Finding> PairedTimer::sample(Bench& bench, std::vector<Sample>& sa
   for (int attempt = 0; attempt < most_attempts; ++attempt) {
     if (auto finding = launch_once(bench, launches, attempt == 0 && samples.size() % 8 == 0)) return finding;
     sample.us = bench.last_us();
-    sample.clean = bench.last_waited_us() <= tolerated_wait_us + tolerated_wait_share * sample.us;
+    sample.clean = is_clean(sample.us, bench.last_waited_us());
     if (sample.clean || sample.us > longest_repeated_us) break;
   }
   samples.push_back(sample);

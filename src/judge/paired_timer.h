@@ -42,6 +42,9 @@ struct Sample {
   bool clean = true;  // no other work on the machine kept its threads waiting
 };
 
+/// Whether a launch whose threads waited so long for a CPU says something about the kernel.
+bool is_clean(double us, double waited_us);
+
 /// What samples taken in the order A B B A say of A against B; `decided` when more of them would not change it.
 /// `last`: no more will be taken.
 bool conclude(const std::vector<Sample>& candidate, const std::vector<Sample>& incumbent, const TimingRules& rules, bool last,
