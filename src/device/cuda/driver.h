@@ -137,9 +137,9 @@ const Driver& driver();
 int count();
 
 /// The driver's words for an error.
-std::string text_of(CUresult result);
+std::string text_of(CUresult result, const Driver& from = driver());
 
 /// errors: a result that is no success; `what` says what was tried.
-void check(CUresult result, const char* what);
+void check(CUresult result, const char* what, const Driver& from = driver());
 
 }  // namespace ak::device::cuda
