@@ -42,7 +42,7 @@ struct Moments {
 /// Where in the arena a plan's tensors and scratch lie. Offsets and sizes in bytes.
 struct Placement {
   std::map<std::string, int64_t> pointers;
-  int64_t worker_scratch = -1, worker_stride = 0;   // of the scratch that each worker has to itself, if there is one
+  int64_t worker_scratch = -1, worker_stride = 0;  // of the scratch that each worker has to itself, if there is one
   std::vector<std::pair<int64_t, int64_t>> zeros;  // begin and size of what is zeroed before each launch
 };
 

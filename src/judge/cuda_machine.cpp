@@ -22,7 +22,14 @@ constexpr double longest_seconds = 10;
 }  // namespace
 
 CudaMachine::CudaMachine(int index, const std::filesystem::path& builtin)
-    : context_(index, builtin), facts_(cuda::facts(context_.device())) {}
+    : context_(index, builtin), facts_(cuda::facts(context_.device())) {
+  int major = 0, minor = 0;
+  cuda::check(cuda::driver().cuDeviceGetAttribute(&major, cuda::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, context_.device()),
+              "ask the device");
+  cuda::check(cuda::driver().cuDeviceGetAttribute(&minor, cuda::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, context_.device()),
+              "ask the device");
+  facts_["compute_capability"] = 10 * major + minor;
+}
 
 std::unique_ptr<device::Host> CudaMachine::new_host(const std::filesystem::path& module) {
   return std::make_unique<cuda::Host>(context_, module, facts_);
@@ -44,14 +51,25 @@ double CudaMachine::floor_us(int64_t read_bytes, int64_t write_bytes) {
   const cuda::Arena arena = context_.take_arena(std::max<int64_t>((read + write) * vector_bytes, 1));
   const auto given = [&](const auto& enqueue) { return median_us(enqueue, floor_samples); };
   const auto source = arena.device, target = arena.device + static_cast<uint64_t>(read * vector_bytes);
-  const cuda::Launch moving{context_.builtin("builtin_move"), {(std::max(read, write) + block_vectors - 1) / block_vectors, 1, 1}, {256, 1, 1},
-                            {1, 1, 1}, 0, false, false,
+  const cuda::Launch moving{context_.builtin("builtin_move"),
+                            {(std::max(read, write) + block_vectors - 1) / block_vectors, 1, 1},
+                            {256, 1, 1},
+                            {1, 1, 1},
+                            0,
+                            false,
+                            false,
                             {source, static_cast<uint64_t>(read), target, static_cast<uint64_t>(write)}};
   double best = given([&] { return context_.launch(moving); });
   if (write == 0) {
     const int64_t sms = facts_.find("sm_count")->second;
     for (const int64_t blocks : {2 * sms, 4 * sms}) {
-      const cuda::Launch reading{context_.builtin("builtin_read"), {blocks, 1, 1}, {512, 1, 1}, {1, 1, 1}, 0, false, false,
+      const cuda::Launch reading{context_.builtin("builtin_read"),
+                                 {blocks, 1, 1},
+                                 {512, 1, 1},
+                                 {1, 1, 1},
+                                 0,
+                                 false,
+                                 false,
                                  {source, static_cast<uint64_t>(read), source}};
       best = std::min(best, given([&] { return context_.launch(reading); }));
     }
@@ -67,7 +85,13 @@ double CudaMachine::floor_us(int64_t read_bytes, int64_t write_bytes) {
 double CudaMachine::rate_of(const char* kernel, int64_t flops_a_round) {
   const cuda::Arena arena = context_.take_arena(vector_bytes);
   const int64_t blocks = multiply_blocks_a_sm * facts_.find("sm_count")->second;
-  const cuda::Launch multiplying{context_.builtin(kernel), {blocks, 1, 1}, {256, 1, 1}, {1, 1, 1}, 0, false, false,
+  const cuda::Launch multiplying{context_.builtin(kernel),
+                                 {blocks, 1, 1},
+                                 {256, 1, 1},
+                                 {1, 1, 1},
+                                 0,
+                                 false,
+                                 false,
                                  {arena.device, static_cast<uint64_t>(multiply_rounds)}};
   const double us = median_us([&] { return context_.launch(multiplying); }, ceiling_samples);
   context_.give_back(arena);

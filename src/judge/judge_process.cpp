@@ -13,7 +13,8 @@ constexpr std::chrono::seconds open_timeout(30);
 
 std::filesystem::path judge_beside_program() { return executable_path().parent_path() / "autokernel-judge"; }
 
-JudgeProcess::JudgeProcess(std::filesystem::path executable, Json opening) : executable_(std::move(executable)), opening_(std::move(opening)) {}
+JudgeProcess::JudgeProcess(std::filesystem::path executable, Json opening)
+    : executable_(std::move(executable)), opening_(std::move(opening)) {}
 
 void JudgeProcess::start() {
   Pipe requests = make_pipe(), replies = make_pipe();

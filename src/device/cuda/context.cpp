@@ -71,17 +71,26 @@ CUresult Context::launch(const Launch& launch) const {
                                          static_cast<unsigned>(launch.cluster[2])};
   }
   const auto number = [](int64_t value) { return static_cast<unsigned>(value); };
-  const CUlaunchConfig config = {number(launch.grid[0]),  number(launch.grid[1]),     number(launch.grid[2]), number(launch.block[0]),
-                                 number(launch.block[1]), number(launch.block[2]),    number(launch.shared_bytes), stream_,
-                                 attributes,              count};
+  const CUlaunchConfig config = {number(launch.grid[0]),
+                                 number(launch.grid[1]),
+                                 number(launch.grid[2]),
+                                 number(launch.block[0]),
+                                 number(launch.block[1]),
+                                 number(launch.block[2]),
+                                 number(launch.shared_bytes),
+                                 stream_,
+                                 attributes,
+                                 count};
   std::vector<void*> parameters;
   for (const uint64_t& argument : launch.arguments) parameters.push_back(const_cast<uint64_t*>(&argument));
   return driver().cuLaunchKernelEx(&config, launch.function, parameters.data(), nullptr);
 }
 
 CUresult Context::flush() const {
-  const Launch reading{read_, {2 * sm_count_, 1, 1}, {512, 1, 1}, {1, 1, 1}, 0, false, false,
-                       {flush_buffer_, static_cast<uint64_t>(flush_bytes_ / 16), flush_buffer_}};
+  const Launch reading{read_,       {2 * sm_count_, 1, 1},
+                       {512, 1, 1}, {1, 1, 1},
+                       0,           false,
+                       false,       {flush_buffer_, static_cast<uint64_t>(flush_bytes_ / 16), flush_buffer_}};
   return launch(reading);
 }
 

@@ -107,7 +107,7 @@ enum CUfunction_attribute : int {
   X(cuModuleLoadData, "cuModuleLoadData", (CUmodule*, const void*))                                                              \
   X(cuModuleUnload, "cuModuleUnload", (CUmodule))                                                                                \
   X(cuModuleGetFunction, "cuModuleGetFunction", (CUfunction*, CUmodule, const char*))                                            \
-  X(cuModuleGetGlobal, "cuModuleGetGlobal_v2", (CUdeviceptr*, size_t*, CUmodule, const char*)) \
+  X(cuModuleGetGlobal, "cuModuleGetGlobal_v2", (CUdeviceptr*, size_t*, CUmodule, const char*))                                   \
   X(cuFuncGetAttribute, "cuFuncGetAttribute", (int*, CUfunction_attribute, CUfunction))                                          \
   X(cuFuncSetAttribute, "cuFuncSetAttribute", (CUfunction, CUfunction_attribute, int))                                           \
   X(cuFuncGetParamInfo, "cuFuncGetParamInfo", (CUfunction, size_t, size_t*, size_t*))                                            \
@@ -138,9 +138,9 @@ const Driver& driver();
 int count();
 
 /// The driver's words for an error.
-std::string text_of(CUresult result);
+std::string text_of(CUresult result, const Driver& from = driver());
 
 /// errors: a result that is no success; `what` says what was tried.
-void check(CUresult result, const char* what);
+void check(CUresult result, const char* what, const Driver& from = driver());
 
 }  // namespace ak::device::cuda

@@ -90,7 +90,8 @@ std::string Host::misfit(const Launch& launch) const {
     return fmt::format("a grid of {} x {} x {} is larger than the device's", launch.grid[0], launch.grid[1], launch.grid[2]);
   const int64_t fixed = attribute(launch.function, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES), most = facts_.find("shared_per_block")->second;
   if (fixed + launch.shared_bytes > most)
-    return fmt::format("{} bytes of shared memory, of them {} static: the device has {} for a block", fixed + launch.shared_bytes, fixed, most);
+    return fmt::format("{} bytes of shared memory, of them {} static: the device has {} for a block", fixed + launch.shared_bytes, fixed,
+                       most);
   for (size_t i = 0; i < 3; ++i) {
     if (launch.cluster[i] < 1 || launch.grid[i] % launch.cluster[i] != 0)
       return fmt::format("a grid of {} blocks is no multiple of a cluster of {}", launch.grid[i], launch.cluster[i]);
@@ -114,8 +115,7 @@ std::string Host::fill(const kernel::ConcreteLaunch& concrete, const Placement& 
     using Kind = kernel::Argument::Kind;
     const kernel::Argument& argument = concrete.arguments[i];
     const size_t size = argument.kind == Kind::real ? sizeof(float) : sizeof(int64_t);
-    if (sizes[i] != size)
-      return fmt::format("argument {} of {} has {} bytes, the plan gives {}", i, concrete.kernel, sizes[i], size);
+    if (sizes[i] != size) return fmt::format("argument {} of {} has {} bytes, the plan gives {}", i, concrete.kernel, sizes[i], size);
     uint64_t bits = 0;
     if (argument.kind == Kind::integer) bits = static_cast<uint64_t>(argument.integer);
     if (argument.kind == Kind::real) bits = std::bit_cast<uint32_t>(static_cast<float>(argument.real));
@@ -126,10 +126,12 @@ std::string Host::fill(const kernel::ConcreteLaunch& concrete, const Placement& 
   const std::string misfit = this->misfit(launch);
   if (!misfit.empty()) return concrete.kernel + ": " + misfit;
   if (launch.shared_bytes > usual_shared_bytes)
-    check(driver().cuFuncSetAttribute(launch.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, static_cast<int>(launch.shared_bytes)),
+    check(driver().cuFuncSetAttribute(launch.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                      static_cast<int>(launch.shared_bytes)),
           "give a kernel its shared memory");
   if (launch.cluster[0] * launch.cluster[1] * launch.cluster[2] > portable_cluster)
-    check(driver().cuFuncSetAttribute(launch.function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1), "give a kernel its clusters");
+    check(driver().cuFuncSetAttribute(launch.function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1),
+          "give a kernel its clusters");
   return {};
 }
 
