@@ -61,7 +61,7 @@ bool CpuMachine::has_spare_cpu(int workers) const { return workers < cpu::availa
 cpu::Host& CpuMachine::builtin_host() {
   if (!builtin_ || !builtin_->alive()) {
     builtin_ = std::make_unique<cpu::Host>(executable_, std::nullopt, workers_, limits_);
-    const cpu::Outcome loaded = builtin_->load();
+    const device::Outcome loaded = builtin_->load();
     if (!loaded.ok())
       throw Error("the candidate host does not start: " + (loaded.text.empty() ? std::string("it gave no sign of life") : loaded.text));
   }
@@ -71,7 +71,7 @@ cpu::Host& CpuMachine::builtin_host() {
 double CpuMachine::cold_us(const cpu::Program& program, int samples) {
   cpu::Host& host = builtin_host();
   std::vector<double> all, clean;
-  cpu::Outcome outcome = host.install(program);
+  device::Outcome outcome = host.install(program);
   for (int i = 0; i <= 3 * samples && static_cast<int>(clean.size()) < samples && outcome.ok(); ++i) {
     if (i > 0) flusher_.flush();
     outcome = host.launch(workers_, longest_run_seconds_);

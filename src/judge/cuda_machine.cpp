@@ -2,6 +2,7 @@
 #include "judge/cuda_machine.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "device/cuda/facts.h"
@@ -31,11 +32,13 @@ CudaMachine::CudaMachine(int index, const std::filesystem::path& builtin)
   facts_["compute_capability"] = 10 * major + minor;
 }
 
+Json CudaMachine::sandbox() { return Json::array({"device code"}); }
+
 std::unique_ptr<device::Host> CudaMachine::new_host(const std::filesystem::path& module) {
   return std::make_unique<cuda::Host>(context_, module, facts_);
 }
 
-double CudaMachine::median_us(const std::function<CUresult()>& enqueue, int samples) {
+double CudaMachine::median_us(const std::function<cuda::CUresult()>& enqueue, int samples) {
   std::vector<double> times;
   for (int i = 0; i <= samples; ++i) {
     const cuda::Context::Timed timed = context_.timed(enqueue, longest_seconds);

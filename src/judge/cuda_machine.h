@@ -13,7 +13,7 @@ class CudaMachine final : public Machine {
   CudaMachine(int index, const std::filesystem::path& builtin);
 
   Bindings facts() const override { return facts_; }
-  Json sandbox() override { return Json::array({"device code"}); }
+  Json sandbox() override;
   std::unique_ptr<device::Host> new_host(const std::filesystem::path& module) override;
   void flush() override {}  // on the stream, before each launch
   int64_t flush_bytes() const override { return context_.flush_bytes(); }
@@ -23,10 +23,9 @@ class CudaMachine final : public Machine {
   bool lost() const override { return context_.lost(); }
 
  private:
-  double median_us(const std::function<CUresult()>& enqueue, int samples);
+  double median_us(const std::function<device::cuda::CUresult()>& enqueue, int samples);
   double rate_of(const char* kernel, int64_t flops_a_round);
 
-  using CUresult = device::cuda::CUresult;
   device::cuda::Context context_;
   Bindings facts_;
 };

@@ -15,7 +15,7 @@ namespace ak::judge {
 class JudgeProcess {
  public:
   /// `opening`: the arguments of `open` (docs/formats/judge.md).
-  explicit JudgeProcess(std::filesystem::path executable, Json opening = {{"device", "cpu"}});
+  JudgeProcess(std::filesystem::path executable, Json opening);
 
   /// The answer, or nothing when the judge died or did not answer in time; the next call starts another.
   /// errors: the judge cannot be started, or reports a failing environment.
