@@ -113,6 +113,7 @@ enum CUfunction_attribute : int {
   X(cuModuleLoadData, "cuModuleLoadData", (CUmodule*, const void*))                                                              \
   X(cuModuleUnload, "cuModuleUnload", (CUmodule))                                                                                \
   X(cuModuleGetFunction, "cuModuleGetFunction", (CUfunction*, CUmodule, const char*))                                            \
+  X(cuModuleGetGlobal, "cuModuleGetGlobal_v2", (CUdeviceptr*, size_t*, CUmodule, const char*))                                   \
   X(cuFuncGetAttribute, "cuFuncGetAttribute", (int*, CUfunction_attribute, CUfunction))                                          \
   X(cuFuncSetAttribute, "cuFuncSetAttribute", (CUfunction, CUfunction_attribute, int))                                           \
   X(cuFuncGetParamInfo, "cuFuncGetParamInfo", (CUfunction, size_t, size_t*, size_t*))                                            \
