@@ -96,7 +96,7 @@ const compile::Compiler& Session::compiler() {
 }
 
 judge::JudgeProcess& Session::judge_process() {
-  if (!judge_process_) judge_process_ = std::make_unique<judge::JudgeProcess>(judge::judge_beside_program());
+  if (!judge_process_) judge_process_ = std::make_unique<judge::JudgeProcess>(judge::judge_beside_program(), Json{{"device", "cpu"}});
   return *judge_process_;
 }
 

@@ -47,14 +47,14 @@ int count() {
   }
 }
 
-std::string text_of(CUresult result) {
+std::string text_of(CUresult result, const Driver& from) {
   const char* text = nullptr;
-  driver().cuGetErrorString(result, &text);
+  from.cuGetErrorString(result, &text);
   return text != nullptr ? text : "CUDA error " + std::to_string(result);
 }
 
-void check(CUresult result, const char* what) {
-  if (result != CUDA_SUCCESS) throw Error(std::string("CUDA: cannot ") + what + ": " + text_of(result));
+void check(CUresult result, const char* what, const Driver& from) {
+  if (result != CUDA_SUCCESS) throw Error(std::string("CUDA: cannot ") + what + ": " + text_of(result, from));
 }
 
 }  // namespace ak::device::cuda
