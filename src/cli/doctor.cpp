@@ -85,7 +85,7 @@ Finding families() {
 
 Finding judge_program() {
   try {
-    judge::JudgeProcess process(judge::judge_beside_program());
+    judge::JudgeProcess process(judge::judge_beside_program(), {{"device", "cpu"}});
     const auto levels = process.opened().at("sandbox").get<std::vector<std::string>>();
     const bool full = levels.size() == 3;
     return {full ? State::present : State::optional_missing, "judge and sandbox",

@@ -14,8 +14,6 @@
 
 namespace ak::judge {
 
-namespace cpu = device::cpu;
-
 namespace {
 
 constexpr int64_t zone_bytes = 16 << 10;  // of canary between two buffers, at least
@@ -68,7 +66,7 @@ int64_t count_of(const std::vector<int64_t>& shape) {
 
 }  // namespace
 
-Bench::Bench(cpu::Host& host, const CaseData& data, kernel::ConcretePlan plan) : host_(host), data_(data), plan_(std::move(plan)) {}
+Bench::Bench(device::Host& host, const CaseData& data, kernel::ConcretePlan plan) : host_(host), data_(data), plan_(std::move(plan)) {}
 
 void Bench::lay_out(uint64_t seed) {
   buffers_.clear();
@@ -107,28 +105,7 @@ void Bench::fill() {
   }
 }
 
-std::optional<Finding> Bench::check_limits() const {
-  size_t arguments = 0, longest = 0;
-  const size_t launches = plan_.launches.size() + plan_.prepares.size();
-  const auto per_worker = std::ranges::count_if(plan_.scratch, [](const auto& scratch) { return scratch.per_worker; });
-  for (const auto* list : {&plan_.launches, &plan_.prepares}) {
-    for (const kernel::ConcreteLaunch& launch : *list) {
-      arguments += launch.arguments.size();
-      longest = std::max(longest, launch.arguments.size());
-      if (launch.kernel.size() >= sizeof(cpu::LaunchEntry::kernel))
-        return Finding{Verdict::does_not_fit, {{"message", "a kernel's name is too long"}}, {}};
-    }
-  }
-  if (per_worker > 1) return Finding{Verdict::does_not_fit, {{"message", "a plan has at most one scratch per worker"}}, {}};
-  if (launches > cpu::maximum_launches || arguments > cpu::maximum_arguments || longest > 256 ||
-      plan_.scratch.size() > cpu::maximum_zeros) {
-    return Finding{Verdict::does_not_fit, {{"message", "the plan has too many launches or arguments"}}, {}};
-  }
-  return std::nullopt;
-}
-
 std::optional<Finding> Bench::place(uint64_t seed) {
-  if (auto finding = check_limits()) return finding;
   poison_ = Poison(seed ^ 0x5eedULL);
   canary_ = Poison(seed ^ 0xca9a5ULL, static_cast<Poison::Kind>((seed + static_cast<uint64_t>(placed_++)) % 3));
   sample_seed_ = seed;
@@ -137,69 +114,37 @@ std::optional<Finding> Bench::place(uint64_t seed) {
   lay_out(seed);
   arena_ = host_.arena(total_bytes_);
   fill();
-  const cpu::Outcome installed = host_.install(program());
+  host_.push(0, total_bytes_);
+  const device::Outcome installed = host_.install(plan_, placement());
   if (!installed.ok()) return finding_of(installed);
   if (plan_.prepares.empty()) return std::nullopt;
-  const cpu::Outcome prepared = host_.prepare(timeout_seconds_);
+  const device::Outcome prepared = host_.prepare(timeout_seconds_);
   if (!prepared.ok()) return finding_of(prepared);
   return std::nullopt;
 }
 
-const Bench::Buffer& Bench::buffer(const std::string& name) const {
-  const auto found = std::ranges::find_if(buffers_, [&](const Buffer& each) { return each.name == name; });
-  if (found == buffers_.end()) throw Error("the plan names '" + name + "', which is no tensor and no scratch");
-  return *found;
-}
-
-cpu::ArgumentEntry Bench::entry_of(const kernel::Argument& argument) const {
-  using ArgumentKind = kernel::Argument::Kind;
-  switch (argument.kind) {
-    case ArgumentKind::null: return {cpu::ArgumentEntry::null_pointer, 0, 0};
-    case ArgumentKind::integer: return {cpu::ArgumentEntry::integer, 0, argument.integer};
-    case ArgumentKind::real: return {cpu::ArgumentEntry::real, 0, std::bit_cast<int32_t>(static_cast<float>(argument.real))};
-    case ArgumentKind::tensor:
-    case ArgumentKind::scratch: break;
-  }
-  return {cpu::ArgumentEntry::arena_pointer, 0, buffer(argument.name).pointer};
-}
-
-void Bench::add_launches(const std::vector<kernel::ConcreteLaunch>& launches, std::vector<cpu::LaunchEntry>& entries,
-                         cpu::Program& program) const {
-  for (const kernel::ConcreteLaunch& launch : launches) {
-    cpu::LaunchEntry entry{};
-    launch.kernel.copy(entry.kernel, sizeof entry.kernel - 1);
-    entry.blocks = launch.blocks();
-    entry.first_argument = static_cast<int32_t>(program.arguments.size());
-    entry.argument_count = static_cast<int32_t>(launch.arguments.size());
-    entry.scratch_offset = -1;
-    for (const Buffer& each : buffers_) {
-      if (each.kind != Kind::scratch || !plan_.scratch[each.index].per_worker) continue;
-      entry.scratch_offset = each.begin;
-      entry.scratch_stride = worker_stride(plan_.scratch[each.index].bytes);
-    }
-    for (const kernel::Argument& argument : launch.arguments) program.arguments.push_back(entry_of(argument));
-    entries.push_back(entry);
-  }
-}
-
-cpu::Program Bench::program() const {
-  cpu::Program result;
-  add_launches(plan_.launches, result.launches, result);
-  add_launches(plan_.prepares, result.prepares, result);
+device::Placement Bench::placement() const {
+  device::Placement result;
   for (const Buffer& each : buffers_) {
-    if (each.kind != Kind::scratch || each.kept || !plan_.scratch[each.index].zeroed) continue;
+    result.pointers[each.name] = each.pointer;
+    if (each.kind != Kind::scratch) continue;
     const kernel::ConcreteScratch& scratch = plan_.scratch[each.index];
-    const int64_t parts = scratch.per_worker ? host_.workers() : 1;
-    for (int64_t part = 0; part < parts && result.zeros.size() < cpu::maximum_zeros; ++part) {
-      result.zeros.push_back({each.begin + part * worker_stride(scratch.bytes), scratch.bytes});
+    if (scratch.per_worker) {
+      result.worker_scratch = each.begin;
+      result.worker_stride = worker_stride(scratch.bytes);
     }
+    if (each.kept || !scratch.zeroed) continue;
+    const int64_t parts = scratch.per_worker ? host_.workers() : 1;
+    for (int64_t part = 0; part < parts; ++part) result.zeros.emplace_back(each.begin + part * worker_stride(scratch.bytes), scratch.bytes);
   }
   return result;
 }
 
 void Bench::poison_outputs() {
   for (const Buffer& each : buffers_) {
-    if (each.kind == Kind::output || (each.kind == Kind::scratch && !each.kept)) poison_of(each.kind).fill(bytes_of(each), each.begin);
+    if (each.kind != Kind::output && (each.kind != Kind::scratch || each.kept)) continue;
+    poison_of(each.kind).fill(bytes_of(each), each.begin);
+    host_.push(each.begin, each.bytes);
   }
 }
 
@@ -224,8 +169,10 @@ Bench::Change Bench::draw_change(const Buffer& buffer, const InputTensor& input,
 
 void Bench::apply(const Change& change) {
   std::byte* at = arena_.data() + change.at;
+  host_.push(change.at, change.size);
   if (change.other >= 0) {
     std::swap_ranges(at, at + change.size, arena_.data() + change.other);
+    host_.push(change.other, change.size);
     return;
   }
   uint64_t bits = 0;
@@ -259,6 +206,7 @@ void Bench::restore() {
 
 void Bench::sample_outputs(Look look) {
   samples_.clear();
+  if (look != Look::few) pull_outputs();
   std::mt19937_64 random(++sample_seed_);
   for (const Buffer& each : buffers_) {
     if (each.kind != Kind::output) continue;
@@ -267,6 +215,7 @@ void Bench::sample_outputs(Look look) {
     for (int64_t i = 0; i < std::min(count, look == Look::few ? samples_per_output : many_samples); ++i) {
       const int64_t element = element_at(output.shape, output.strides, static_cast<int64_t>(random() % static_cast<uint64_t>(count)));
       Sample sample{each.pointer + element * size, static_cast<int32_t>(size), 0};
+      if (look == Look::few) host_.pull(sample.at, size);
       std::memcpy(&sample.bits, arena_.data() + sample.at, static_cast<size_t>(size));
       samples_.push_back(sample);
     }
@@ -283,7 +232,7 @@ std::optional<Finding> Bench::launch(int workers, Look look) {
     sample_outputs(look);
     hash_at_end_ = look == Look::few ? std::string() : outputs_hash();
   };
-  const cpu::Outcome outcome =
+  const device::Outcome outcome =
       host_.launch(workers, timeout_seconds_, {.at_start = change_late, .at_end = at_end, .awake = look == Look::all_at_once});
   last_us_ = outcome.us;
   last_waited_us_ = outcome.waited_us;
@@ -294,6 +243,7 @@ std::optional<Finding> Bench::launch(int workers, Look look) {
 }
 
 std::optional<Finding> Bench::check_finished() const {
+  for (const Sample& sample : samples_) host_.pull(sample.at, sample.size);
   const bool changed = std::ranges::any_of(samples_, [&](const Sample& sample) {
     return std::memcmp(&sample.bits, arena_.data() + sample.at, static_cast<size_t>(sample.size)) != 0;
   });
@@ -353,6 +303,7 @@ std::optional<Finding> Bench::changed_gap(const Buffer& buffer) const {
 }
 
 std::optional<Finding> Bench::check_memory() {
+  host_.pull(0, total_bytes_);
   restore();
   if (auto finding = changed_canary()) return finding;
   for (const Buffer& each : buffers_) {
@@ -376,7 +327,14 @@ std::optional<Finding> Bench::check_values() const {
   return std::nullopt;
 }
 
+void Bench::pull_outputs() const {
+  for (const Buffer& each : buffers_) {
+    if (each.kind == Kind::output) host_.pull(each.begin, each.bytes);
+  }
+}
+
 std::string Bench::outputs_hash() const {
+  pull_outputs();
   std::string all;
   for (const Buffer& each : buffers_) {
     if (each.kind != Kind::output) continue;

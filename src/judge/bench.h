@@ -1,13 +1,12 @@
 // A candidate in its host with one case laid out in the arena: launch it, and see what it did to memory.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "device/cpu/host.h"
+#include "device/host.h"
 #include "judge/case_data.h"
 #include "judge/finding.h"
 #include "judge/poison.h"
@@ -19,7 +18,7 @@ namespace ak::judge {
 class Bench {
  public:
   /// `data` and `host` outlive the bench.
-  Bench(device::cpu::Host& host, const CaseData& data, kernel::ConcretePlan plan);
+  Bench(device::Host& host, const CaseData& data, kernel::ConcretePlan plan);
 
   /// Lay everything out at addresses that follow from `seed`, fill it, check the plan against the module and run its prepares.
   std::optional<Finding> place(uint64_t seed);
@@ -78,12 +77,8 @@ class Bench {
 
   void lay_out(uint64_t seed);
   void fill();
-  std::optional<Finding> check_limits() const;
-  device::cpu::Program program() const;
-  void add_launches(const std::vector<kernel::ConcreteLaunch>& launches, std::vector<device::cpu::LaunchEntry>& entries,
-                    device::cpu::Program& program) const;
-  device::cpu::ArgumentEntry entry_of(const kernel::Argument& argument) const;
-  const Buffer& buffer(const std::string& name) const;
+  device::Placement placement() const;
+  void pull_outputs() const;
   std::span<std::byte> bytes_of(const Buffer& buffer) const {
     return arena_.subspan(static_cast<size_t>(buffer.begin), static_cast<size_t>(buffer.bytes));
   }
@@ -94,7 +89,7 @@ class Bench {
   void apply(const Change& change);
   const Poison& poison_of(Kind kind) const { return kind == Kind::output ? poison_ : canary_; }
 
-  device::cpu::Host& host_;
+  device::Host& host_;
   const CaseData& data_;
   kernel::ConcretePlan plan_;
   Poison poison_{0}, canary_{0};  // of outputs; of scratch and of what lies between the buffers

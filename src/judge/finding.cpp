@@ -5,7 +5,7 @@
 
 namespace ak::judge {
 
-using device::cpu::Outcome;
+using device::Outcome;
 
 Finding finding_of(const Outcome& outcome) {
   switch (outcome.kind) {

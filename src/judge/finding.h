@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "device/cpu/host.h"
+#include "device/host.h"
 #include "judge/verdict.h"
 
 namespace ak::judge {
@@ -16,7 +16,7 @@ struct Finding {
 };
 
 /// The verdict on a host that did not finish.
-Finding finding_of(const device::cpu::Outcome& outcome);
+Finding finding_of(const device::Outcome& outcome);
 
 /// A number as JSON, with "nan", "inf" and "-inf" as text.
 Json number(double value);

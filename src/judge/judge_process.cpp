@@ -13,8 +13,8 @@ constexpr std::chrono::seconds open_timeout(30);
 
 std::filesystem::path judge_beside_program() { return executable_path().parent_path() / "autokernel-judge"; }
 
-JudgeProcess::JudgeProcess(std::filesystem::path executable, int threads, Json limits)
-    : executable_(std::move(executable)), threads_(threads), limits_(std::move(limits)) {}
+JudgeProcess::JudgeProcess(std::filesystem::path executable, Json opening)
+    : executable_(std::move(executable)), opening_(std::move(opening)) {}
 
 void JudgeProcess::start() {
   Pipe requests = make_pipe(), replies = make_pipe();
@@ -23,7 +23,7 @@ void JudgeProcess::start() {
   options.descriptors = {{3, requests.read_end.get()}, {4, replies.write_end.get()}};
   process_ = Process::start(options);
   channel_.emplace(std::move(replies.read_end), std::move(requests.write_end));
-  const auto opened = exchange("open", {{"device", "cpu"}, {"threads", threads_}, {"limits", limits_}}, open_timeout);
+  const auto opened = exchange("open", opening_, open_timeout);
   if (!opened) throw Error("the judge " + executable_.string() + " does not start: " + last_end_, "run `autokernel doctor`");
   opened_ = *opened;
 }
@@ -44,6 +44,7 @@ std::optional<Json> JudgeProcess::exchange(const std::string& verb, const Json& 
     end(ended ? ended->text() : "no answer to `" + verb + "` in time");
     return std::nullopt;
   }
+  if (reply.value("ends", false)) end("a candidate broke the device's context");
   if (reply.contains("error")) throw Error("the judge: " + reply["error"].value("message", std::string("unknown error")));
   return reply.at("result");
 }

@@ -14,8 +14,8 @@ namespace ak::judge {
 
 class JudgeProcess {
  public:
-  /// `threads` 0: as many as there are CPUs. `limits`: docs/formats/judge.md, empty for the usual ones.
-  explicit JudgeProcess(std::filesystem::path executable, int threads = 0, Json limits = Json::object());
+  /// `opening`: the arguments of `open` (docs/formats/judge.md).
+  JudgeProcess(std::filesystem::path executable, Json opening);
 
   /// The answer, or nothing when the judge died or did not answer in time; the next call starts another.
   /// errors: the judge cannot be started, or reports a failing environment.
@@ -36,8 +36,7 @@ class JudgeProcess {
   void end(const std::string& how);
 
   std::filesystem::path executable_;
-  int threads_;
-  Json limits_, opened_;
+  Json opening_, opened_;
   std::optional<Process> process_;
   std::optional<Channel> channel_;
   int64_t last_id_ = 0;

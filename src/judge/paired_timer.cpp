@@ -65,7 +65,7 @@ std::optional<Finding> PairedTimer::launch_once(Bench& bench, std::vector<TimedL
   const uint64_t seed = secrets_();
   bench.perturb(seed);
   bench.poison_outputs();
-  flusher_.flush();
+  machine_.flush();
   if (auto finding = bench.launch(bench.workers())) return finding;
   if (auto finding = bench.check_finished()) return finding;
   if (launches != nullptr) launches->push_back({seed, bench.outputs_hash()});
@@ -78,7 +78,7 @@ std::optional<Finding> PairedTimer::watch(Bench& bench, int launches) {
   for (int i = 0; i < launches; ++i) {
     bench.perturb(secrets_());
     bench.poison_outputs();
-    flusher_.flush();
+    machine_.flush();
     if (auto finding = bench.launch(bench.workers(), Bench::Look::all_at_once)) return finding;
     if (auto finding = bench.check_finished_later()) return finding;
     if (auto finding = bench.check_memory()) return finding;

@@ -9,7 +9,7 @@
 
 #include "judge/bench.h"
 #include "judge/finding.h"
-#include "judge/flusher.h"
+#include "judge/machine.h"
 #include "judge/statistic.h"
 
 namespace ak::judge {
@@ -52,7 +52,7 @@ bool conclude(const std::vector<Sample>& candidate, const std::vector<Sample>& i
 
 class PairedTimer {
  public:
-  PairedTimer(Flusher& flusher, std::mt19937_64& secrets) : flusher_(flusher), secrets_(secrets) {}
+  PairedTimer(Machine& machine, std::mt19937_64& secrets) : machine_(machine), secrets_(secrets) {}
 
   /// A B B A until the interval decides. Both benches are placed and warm.
   Timing compare(Bench& candidate, Bench& incumbent, const TimingRules& rules);
@@ -67,7 +67,7 @@ class PairedTimer {
   /// The first undisturbed of a few launches, else the last.
   std::optional<Finding> sample(Bench& bench, std::vector<Sample>& samples, std::vector<TimedLaunch>* launches);
 
-  Flusher& flusher_;
+  Machine& machine_;
   std::mt19937_64& secrets_;
 };
 

@@ -36,10 +36,12 @@ kernel::Task task_of(const std::string& name, const Json& json) {
 
 Candidate Pair::candidate(bool planted) const { return {file, {{"PLANTED", planted ? 1 : 0}}}; }
 
-SelfTest::SelfTest(const std::filesystem::path& folder, std::filesystem::path judge_executable, const compile::CppCompiler& compiler)
+SelfTest::SelfTest(const std::filesystem::path& folder, std::filesystem::path judge_executable, const compile::Compiler& compiler)
     : compiler_(compiler),
-      process_(std::move(judge_executable), 2,
-               {{"load_seconds", load_seconds}, {"run_seconds", run_seconds}, {"memory_bytes", memory_bytes}}) {
+      process_(std::move(judge_executable),
+               {{"device", "cpu"},
+                {"threads", 2},
+                {"limits", {{"load_seconds", load_seconds}, {"run_seconds", run_seconds}, {"memory_bytes", memory_bytes}}}}) {
   const std::string path = (folder / "suite.toml").string();
   const Json suite = parse_toml(read_file(path), path);
   try {

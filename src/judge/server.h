@@ -8,10 +8,10 @@
 #include <string>
 
 #include "core/channel.h"
-#include "device/cpu/host.h"
+#include "device/host.h"
 #include "judge/bench.h"
 #include "judge/case_data.h"
-#include "judge/flusher.h"
+#include "judge/machine.h"
 #include "judge/paired_timer.h"
 #include "kernel/launch_plan.h"
 
@@ -30,20 +30,17 @@ class Server {
  private:
   struct Slot {
     std::filesystem::path module;
-    std::unique_ptr<device::cpu::Host> host;
+    std::unique_ptr<device::Host> host;
   };
   struct Subject;  // a candidate of a request: module and plan
 
   Json open(const Json& arguments);
-  Json ceilings();
   Json floor(const Json& arguments);
   Json check(const Json& arguments);
   Json time(const Json& arguments);
   Json release(const Json& arguments);
   Json null_candidates(const Json& arguments);
 
-  std::unique_ptr<device::cpu::Host> new_host(const std::optional<std::filesystem::path>& module) const;
-  device::cpu::Host& builtin_host();
   /// The host of a module, started and loaded if it is not.
   std::optional<Finding> ready(Slot& slot, const std::filesystem::path& module);
   std::optional<Finding> check_once(Bench& bench, int workers);
@@ -52,17 +49,12 @@ class Server {
   std::optional<Finding> replay(const Subject& subject, const CaseData& data, Timing& timing);
   std::optional<Finding> below_floor(Bench& bench, const CaseData& data, Timing& timing);
   Json time_alone(const Subject& subject, const CaseData& data, Bench& bench, const TimingRules& rules);
-  double cold_us(const device::cpu::Program& program, int samples);
-  double floor_us(int64_t read_bytes, int64_t write_bytes, int samples);
   double timeout_seconds(const CaseData& data) const;
 
   std::filesystem::path executable_;
   std::mt19937_64 secrets_;
-  int workers_ = 1;
-  device::cpu::HostLimits limits_;
   double longest_run_seconds_ = 60;
-  std::unique_ptr<Flusher> flusher_;
-  std::unique_ptr<device::cpu::Host> builtin_;
+  std::unique_ptr<Machine> machine_;
   Slot candidate_, incumbent_;
 };
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 
 #include "core/error.h"
@@ -61,6 +62,50 @@ std::string text_of(const char* text, size_t size) {
   std::replace_if(
       result.begin(), result.end(), [](unsigned char c) { return c < 32 || c > 126; }, ' ');
   return result;
+}
+
+/// What does not fit the command page, in words.
+std::string excess_of(const kernel::ConcretePlan& plan, const Placement& placement) {
+  size_t arguments = 0, longest = 0;
+  for (const auto* list : {&plan.launches, &plan.prepares}) {
+    for (const kernel::ConcreteLaunch& launch : *list) {
+      arguments += launch.arguments.size();
+      longest = std::max(longest, launch.arguments.size());
+      if (launch.kernel.size() >= sizeof(LaunchEntry::kernel)) return "a kernel's name is too long";
+    }
+  }
+  if (std::ranges::count_if(plan.scratch, [](const auto& scratch) { return scratch.per_worker; }) > 1)
+    return "a plan has at most one scratch per worker";
+  const bool fits = plan.launches.size() + plan.prepares.size() <= maximum_launches && arguments <= maximum_arguments && longest <= 256 &&
+                    placement.zeros.size() <= maximum_zeros;
+  return fits ? "" : "the plan has too many launches or arguments";
+}
+
+ArgumentEntry entry_of(const kernel::Argument& argument, const Placement& placement) {
+  using Kind = kernel::Argument::Kind;
+  switch (argument.kind) {
+    case Kind::null: return {ArgumentEntry::null_pointer, 0, 0};
+    case Kind::integer: return {ArgumentEntry::integer, 0, argument.integer};
+    case Kind::real: return {ArgumentEntry::real, 0, std::bit_cast<int32_t>(static_cast<float>(argument.real))};
+    case Kind::tensor:
+    case Kind::scratch: break;
+  }
+  return {ArgumentEntry::arena_pointer, 0, placement.pointers.at(argument.name)};
+}
+
+void add_launches(const std::vector<kernel::ConcreteLaunch>& launches, const Placement& placement, std::vector<LaunchEntry>& entries,
+                  std::vector<ArgumentEntry>& arguments) {
+  for (const kernel::ConcreteLaunch& launch : launches) {
+    LaunchEntry entry{};
+    launch.kernel.copy(entry.kernel, sizeof entry.kernel - 1);
+    entry.blocks = launch.blocks();
+    entry.first_argument = static_cast<int32_t>(arguments.size());
+    entry.argument_count = static_cast<int32_t>(launch.arguments.size());
+    entry.scratch_offset = placement.worker_scratch;
+    entry.scratch_stride = placement.worker_stride;
+    for (const kernel::Argument& argument : launch.arguments) arguments.push_back(entry_of(argument, placement));
+    entries.push_back(entry);
+  }
 }
 
 }  // namespace
@@ -241,6 +286,16 @@ void Host::fill_command(const Program& program) {
   command_->prepare_count = static_cast<int32_t>(program.prepares.size());
   command_->argument_count = static_cast<int32_t>(program.arguments.size());
   command_->zero_count = static_cast<int32_t>(program.zeros.size());
+}
+
+Outcome Host::install(const kernel::ConcretePlan& plan, const Placement& placement) {
+  const std::string excess = excess_of(plan, placement);
+  if (!excess.empty()) return {Outcome::Kind::does_not_fit, excess};
+  Program program;
+  add_launches(plan.launches, placement, program.launches, program.arguments);
+  add_launches(plan.prepares, placement, program.prepares, program.arguments);
+  for (const auto& [begin, bytes] : placement.zeros) program.zeros.push_back({begin, bytes});
+  return install(program);
 }
 
 Outcome Host::install(const Program& program) {

@@ -26,7 +26,7 @@ class ScaleFixtures final : public FixtureSource {
 struct Bed {
   TemporaryDirectory cache{"autokernel-test-"};
   compile::CppCompiler compiler = compile::CppCompiler::find(AK_SOURCE_DIR "/kernels/include", cache.path());
-  JudgeProcess process{judge_executable(), 2, {{"load_seconds", 2.0}, {"run_seconds", 2.0}}};
+  JudgeProcess process{judge_executable(), {{"device", "cpu"}, {"threads", 2}, {"limits", {{"load_seconds", 2.0}, {"run_seconds", 2.0}}}}};
   ScaleFixtures fixtures;
   ProcessJudge judge{scale_task(), process, compiler, fixtures, settings(any_gain)};
 

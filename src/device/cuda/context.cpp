@@ -1,0 +1,154 @@
+// Start of a device, launches, and the clock.
+#include "device/cuda/context.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "core/error.h"
+#include "core/file.h"
+
+namespace ak::device::cuda {
+namespace {
+
+constexpr int64_t least_flush_bytes = int64_t{64} << 20;
+constexpr int flush_factor = 4;  // times the L2: its replacement is not strictly by age
+constexpr size_t most_spare_arenas = 4;
+constexpr int64_t arena_step = int64_t{2} << 20;
+constexpr std::chrono::milliseconds awake(5);  // a longer launch is waited for asleep
+
+int attribute(CUdevice device, CUdevice_attribute which) {
+  int value = 0;
+  check(driver().cuDeviceGetAttribute(&value, which, device), "ask the device");
+  return value;
+}
+
+}  // namespace
+
+Context::Context(int index, const std::filesystem::path& builtin) {
+  const Driver& cuda = driver();
+  check(cuda.cuDeviceGet(&device_, index), "find the device");
+  check(cuda.cuCtxCreate(&context_, 0, device_), "make a context");
+  check(cuda.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "make a stream");
+  check(cuda.cuEventCreate(&begin_, 0), "make an event");
+  check(cuda.cuEventCreate(&end_, 0), "make an event");
+  const std::string image = read_file(builtin);
+  check(cuda.cuModuleLoadData(&builtin_, image.data()), "load the judge's own kernels");
+  read_ = this->builtin("builtin_read");
+  CUdeviceptr flops = 0;
+  size_t size = 0;
+  check(cuda.cuModuleGetGlobal(&flops, &size, builtin_, "builtin_flops_a_round"), "find the judge's own constants");
+  check(cuda.cuMemcpyDtoHAsync(&flops_a_round_, flops, sizeof flops_a_round_, stream_), "read the judge's own constants");
+  sm_count_ = attribute(device_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  flush_bytes_ = std::max(least_flush_bytes, flush_factor * int64_t{attribute(device_, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)});
+  check(cuda.cuMemAlloc(&flush_buffer_, static_cast<size_t>(flush_bytes_)), "allocate memory");
+  check(cuda.cuMemsetD8Async(flush_buffer_, 1, static_cast<size_t>(flush_bytes_), stream_), "fill memory");
+  check(cuda.cuStreamSynchronize(stream_), "run anything");
+}
+
+CUfunction Context::builtin(const char* name) const {
+  CUfunction function = nullptr;
+  check(driver().cuModuleGetFunction(&function, builtin_, name), "find a kernel of the judge's own");
+  return function;
+}
+
+CUresult Context::launch(const Launch& launch) const {
+  if (launch.grid[0] == 0 || launch.grid[1] == 0 || launch.grid[2] == 0) return CUDA_SUCCESS;
+  CUlaunchAttribute attributes[3] = {};
+  unsigned count = 0;
+  if (launch.cooperative) {
+    attributes[count].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+    attributes[count++].value.flag = 1;
+  }
+  if (launch.overlap) {
+    attributes[count].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    attributes[count++].value.flag = 1;
+  }
+  if (launch.cluster != std::array<int64_t, 3>{1, 1, 1}) {
+    attributes[count].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    attributes[count++].value.cluster = {static_cast<unsigned>(launch.cluster[0]), static_cast<unsigned>(launch.cluster[1]),
+                                         static_cast<unsigned>(launch.cluster[2])};
+  }
+  const auto number = [](int64_t value) { return static_cast<unsigned>(value); };
+  const CUlaunchConfig config = {number(launch.grid[0]),
+                                 number(launch.grid[1]),
+                                 number(launch.grid[2]),
+                                 number(launch.block[0]),
+                                 number(launch.block[1]),
+                                 number(launch.block[2]),
+                                 number(launch.shared_bytes),
+                                 stream_,
+                                 attributes,
+                                 count};
+  std::vector<void*> parameters;
+  for (const uint64_t& argument : launch.arguments) parameters.push_back(const_cast<uint64_t*>(&argument));
+  return driver().cuLaunchKernelEx(&config, launch.function, parameters.data(), nullptr);
+}
+
+CUresult Context::flush() const {
+  const Launch reading{read_,       {2 * sm_count_, 1, 1},
+                       {512, 1, 1}, {1, 1, 1},
+                       0,           false,
+                       false,       {flush_buffer_, static_cast<uint64_t>(flush_bytes_ / 16), flush_buffer_}};
+  return launch(reading);
+}
+
+Context::Timed Context::timed(const std::function<CUresult()>& enqueue, double timeout_seconds) {
+  const Driver& cuda = driver();
+  Timed timed;
+  timed.result = flush();
+  if (timed.result == CUDA_SUCCESS) timed.result = cuda.cuEventRecord(begin_, stream_);
+  if (timed.result == CUDA_SUCCESS) timed.result = enqueue();
+  if (timed.result == CUDA_SUCCESS) timed.result = cuda.cuEventRecord(end_, stream_);
+  if (timed.result != CUDA_SUCCESS) return timed;
+  const auto start = std::chrono::steady_clock::now();
+  while ((timed.result = cuda.cuEventQuery(end_)) == CUDA_ERROR_NOT_READY) {
+    const auto waited = std::chrono::steady_clock::now() - start;
+    if (waited > std::chrono::duration<double>(timeout_seconds)) {
+      timed.timed_out = true;
+      return timed;
+    }
+    if (waited > awake) std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  float milliseconds = 0;
+  if (timed.result == CUDA_SUCCESS) timed.result = cuda.cuEventElapsedTime(&milliseconds, begin_, end_);
+  timed.us = static_cast<double>(milliseconds) * 1e3;
+  return timed;
+}
+
+Arena Context::take_arena(int64_t bytes) {
+  const auto spare = std::ranges::find_if(spare_, [&](const Arena& arena) { return arena.bytes >= bytes && arena.bytes <= 4 * bytes; });
+  if (spare != spare_.end()) {
+    const Arena arena = *spare;
+    spare_.erase(spare);
+    return arena;
+  }
+  Arena arena;
+  arena.bytes = (bytes + arena_step - 1) / arena_step * arena_step;
+  const auto allocate = [&] {
+    const CUresult result = driver().cuMemAlloc(&arena.device, static_cast<size_t>(arena.bytes));
+    if (result != CUDA_ERROR_OUT_OF_MEMORY || spare_.empty()) return result;
+    for (const Arena& each : std::exchange(spare_, {})) {
+      driver().cuMemFree(each.device);
+      driver().cuMemFreeHost(each.host);
+    }
+    return driver().cuMemAlloc(&arena.device, static_cast<size_t>(arena.bytes));
+  };
+  check(allocate(), "allocate the case's memory on the device");
+  void* host = nullptr;
+  check(driver().cuMemHostAlloc(&host, static_cast<size_t>(arena.bytes), 0), "allocate page-locked memory");
+  arena.host = static_cast<std::byte*>(host);
+  return arena;
+}
+
+void Context::give_back(Arena arena) {
+  if (arena.bytes == 0 || lost_) return;
+  spare_.push_back(arena);
+  if (spare_.size() <= most_spare_arenas) return;
+  driver().cuMemFree(spare_.front().device);
+  driver().cuMemFreeHost(spare_.front().host);
+  spare_.erase(spare_.begin());
+}
+
+}  // namespace ak::device::cuda

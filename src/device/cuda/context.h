@@ -1,0 +1,79 @@
+// One device of this process: its context, stream, clock, spare memory, and the judge's own kernels.
+#pragma once
+
+#include <array>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/expression.h"
+#include "device/cuda/driver.h"
+
+namespace ak::device::cuda {
+
+/// A kernel's launch with its numbers; grid of 0: none.
+struct Launch {
+  CUfunction function = nullptr;
+  std::array<int64_t, 3> grid = {1, 1, 1}, block = {1, 1, 1}, cluster = {1, 1, 1};
+  int64_t shared_bytes = 0;
+  bool overlap = false, cooperative = false;
+  std::vector<uint64_t> arguments;  // each in its lowest bytes
+};
+
+/// Device memory, and as much page-locked memory of the host beside it.
+struct Arena {
+  CUdeviceptr device = 0;
+  std::byte* host = nullptr;
+  int64_t bytes = 0;
+};
+
+class Context {
+ public:
+  /// `builtin`: the compiled kernels/include/judge/builtin.cu.
+  /// errors: no driver, no such device, no memory.
+  Context(int index, const std::filesystem::path& builtin);
+
+  CUdevice device() const { return device_; }
+  CUstream stream() const { return stream_; }
+  CUfunction builtin(const char* name) const;
+  int64_t builtin_flops_a_round() const { return flops_a_round_; }
+  int64_t flush_bytes() const { return flush_bytes_; }
+
+  /// errors: nothing; the driver's result.
+  CUresult launch(const Launch& launch) const;
+  /// Enqueue reading a buffer of flush_bytes().
+  CUresult flush() const;
+
+  /// Time between two events around what `enqueue` puts on the stream, L2 emptied before; the host's side waits at most so long.
+  struct Timed {
+    CUresult result = CUDA_SUCCESS;
+    bool timed_out = false;
+    double us = 0;
+  };
+  Timed timed(const std::function<CUresult()>& enqueue, double timeout_seconds);
+
+  /// errors: no memory.
+  Arena take_arena(int64_t bytes);
+  void give_back(Arena arena);
+
+  /// The context is of no use any more: a kernel faulted or does not end.
+  bool lost() const { return lost_; }
+  void set_lost() { lost_ = true; }
+
+ private:
+  CUdevice device_ = 0;
+  CUcontext context_ = nullptr;
+  CUstream stream_ = nullptr;
+  CUevent begin_ = nullptr, end_ = nullptr;
+  CUmodule builtin_ = nullptr;
+  CUfunction read_ = nullptr;
+  CUdeviceptr flush_buffer_ = 0;
+  int64_t flush_bytes_ = 0, flops_a_round_ = 0;
+  int sm_count_ = 0;
+  std::vector<Arena> spare_;
+  bool lost_ = false;
+};
+
+}  // namespace ak::device::cuda

@@ -1,0 +1,18 @@
+// What expressions of kernel files, and bundles, need to know of a GPU. The driver says it; no table of products.
+#pragma once
+
+#include <string>
+
+#include "core/expression.h"
+#include "device/cuda/driver.h"
+
+namespace ak::device::cuda {
+
+/// `sm_count`, `max_threads` (of a block), `shared_per_block` (the most that a kernel can opt in to, bytes), `l2_bytes`, `registers_per_sm`
+/// (32-bit), `threads_per_sm`, `shared_per_sm` (bytes).
+Bindings facts(CUdevice device, const Driver& from = driver());
+
+/// "sm_90": machine code made for it runs on the device.
+std::string architecture(CUdevice device, const Driver& from = driver());
+
+}  // namespace ak::device::cuda

@@ -1,0 +1,47 @@
+// A candidate's module in the judge's context. Only device code of it ever runs; its arena lies on the device, with a copy on the host.
+#pragma once
+
+#include <filesystem>
+
+#include "device/cuda/context.h"
+#include "device/host.h"
+
+namespace ak::device::cuda {
+
+class Host final : public device::Host {
+ public:
+  /// `context` outlives the host. `facts`: of the device.
+  Host(Context& context, std::filesystem::path module, Bindings facts);
+  ~Host() override;
+  Host(const Host&) = delete;
+  Host& operator=(const Host&) = delete;
+
+  Outcome load() override;
+  std::span<std::byte> arena(int64_t bytes) override;
+  void push(int64_t begin, int64_t bytes) override;
+  void pull(int64_t begin, int64_t bytes) override;
+  Outcome install(const kernel::ConcretePlan& plan, const Placement& placement) override;
+  Outcome prepare(double timeout_seconds) override;
+  Outcome launch(int workers, double timeout_seconds, const Moments& moments = {}) override;
+  int workers() const override { return 1; }
+  bool alive() const override { return module_ != nullptr && !context_.lost(); }
+
+ private:
+  /// Nothing, or why a launch cannot be.
+  std::string fill(const kernel::ConcreteLaunch& concrete, const Placement& placement, Launch& launch);
+  std::string misfit(const Launch& launch) const;
+  Outcome run(const std::vector<Launch>& launches, double timeout_seconds, const Moments& moments);
+  CUresult push_all();
+  Outcome failed(CUresult result);
+
+  Context& context_;
+  std::filesystem::path path_;
+  Bindings facts_;
+  CUmodule module_ = nullptr;
+  Arena arena_;
+  std::vector<std::pair<int64_t, int64_t>> dirty_;  // begin and end
+  std::vector<Launch> launches_, prepares_;
+  std::vector<std::pair<int64_t, int64_t>> zeros_;
+};
+
+}  // namespace ak::device::cuda

@@ -1,0 +1,119 @@
+// The judge's own kernels, timed as a candidate is.
+#include "judge/cuda_machine.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "device/cuda/facts.h"
+#include "device/cuda/host.h"
+#include "judge/statistic.h"
+
+namespace ak::judge {
+
+namespace cuda = device::cuda;
+
+namespace {
+
+constexpr int floor_samples = 21, ceiling_samples = 9, launch_samples = 31;
+constexpr int64_t ceiling_bytes = int64_t{1} << 30, vector_bytes = 16, block_vectors = 256 * 4;
+constexpr int64_t multiply_rounds = 2000, multiply_blocks_a_sm = 8, scalar_flops_a_round = 32;
+constexpr double longest_seconds = 10;
+
+}  // namespace
+
+CudaMachine::CudaMachine(int index, const std::filesystem::path& builtin)
+    : context_(index, builtin), facts_(cuda::facts(context_.device())) {
+  int major = 0, minor = 0;
+  cuda::check(cuda::driver().cuDeviceGetAttribute(&major, cuda::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, context_.device()),
+              "ask the device");
+  cuda::check(cuda::driver().cuDeviceGetAttribute(&minor, cuda::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, context_.device()),
+              "ask the device");
+  facts_["compute_capability"] = 10 * major + minor;
+}
+
+Json CudaMachine::sandbox() { return Json::array({"device code"}); }
+
+std::unique_ptr<device::Host> CudaMachine::new_host(const std::filesystem::path& module) {
+  return std::make_unique<cuda::Host>(context_, module, facts_);
+}
+
+double CudaMachine::median_us(const std::function<cuda::CUresult()>& enqueue, int samples) {
+  std::vector<double> times;
+  for (int i = 0; i <= samples; ++i) {
+    const cuda::Context::Timed timed = context_.timed(enqueue, longest_seconds);
+    if (timed.timed_out) throw Error("a kernel of the judge's own does not end", "is another program using the GPU? see nvidia-smi");
+    cuda::check(timed.result, "run a kernel of the judge's own");
+    if (i > 0) times.push_back(timed.us);
+  }
+  return median(times);
+}
+
+double CudaMachine::floor_us(int64_t read_bytes, int64_t write_bytes) {
+  const int64_t read = (read_bytes + vector_bytes - 1) / vector_bytes, write = (write_bytes + vector_bytes - 1) / vector_bytes;
+  const cuda::Arena arena = context_.take_arena(std::max<int64_t>((read + write) * vector_bytes, 1));
+  const auto given = [&](const auto& enqueue) { return median_us(enqueue, floor_samples); };
+  const auto source = arena.device, target = arena.device + static_cast<uint64_t>(read * vector_bytes);
+  const cuda::Launch moving{context_.builtin("builtin_move"),
+                            {(std::max(read, write) + block_vectors - 1) / block_vectors, 1, 1},
+                            {256, 1, 1},
+                            {1, 1, 1},
+                            0,
+                            false,
+                            false,
+                            {source, static_cast<uint64_t>(read), target, static_cast<uint64_t>(write)}};
+  double best = given([&] { return context_.launch(moving); });
+  if (write == 0) {
+    const int64_t sms = facts_.find("sm_count")->second;
+    for (const int64_t blocks : {2 * sms, 4 * sms}) {
+      const cuda::Launch reading{context_.builtin("builtin_read"),
+                                 {blocks, 1, 1},
+                                 {512, 1, 1},
+                                 {1, 1, 1},
+                                 0,
+                                 false,
+                                 false,
+                                 {source, static_cast<uint64_t>(read), source}};
+      best = std::min(best, given([&] { return context_.launch(reading); }));
+    }
+  } else if (read == write) {
+    best = std::min(best, given([&] {
+                      return cuda::driver().cuMemcpyDtoDAsync(target, source, static_cast<size_t>(write * vector_bytes), context_.stream());
+                    }));
+  }
+  context_.give_back(arena);
+  return best;
+}
+
+double CudaMachine::rate_of(const char* kernel, int64_t flops_a_round) {
+  const cuda::Arena arena = context_.take_arena(vector_bytes);
+  const int64_t blocks = multiply_blocks_a_sm * facts_.find("sm_count")->second;
+  const cuda::Launch multiplying{context_.builtin(kernel),
+                                 {blocks, 1, 1},
+                                 {256, 1, 1},
+                                 {1, 1, 1},
+                                 0,
+                                 false,
+                                 false,
+                                 {arena.device, static_cast<uint64_t>(multiply_rounds)}};
+  const double us = median_us([&] { return context_.launch(multiplying); }, ceiling_samples);
+  context_.give_back(arena);
+  return static_cast<double>(flops_a_round * multiply_rounds * blocks) / (us * 1e-6);
+}
+
+Json CudaMachine::ceilings() {
+  const cuda::Launch nothing{context_.builtin("builtin_empty"), {1, 1, 1}, {32, 1, 1}, {1, 1, 1}, 0, false, false, {}};
+  const double launch_us = median_us([&] { return context_.launch(nothing); }, launch_samples);
+  const double copy_us = floor_us(ceiling_bytes / 2, ceiling_bytes / 2), read_us = floor_us(ceiling_bytes, 0);
+  const int64_t tensor_flops = 2 * context_.builtin_flops_a_round();
+  return {{"copy_bytes_per_s", static_cast<double>(ceiling_bytes) / (copy_us * 1e-6)},
+          {"read_bytes_per_s", static_cast<double>(ceiling_bytes) / (read_us * 1e-6)},
+          {"flops_per_s",
+           {{"float32", rate_of("builtin_multiply_float32", scalar_flops_a_round * 256)},
+            {"float64", rate_of("builtin_multiply_float64", scalar_flops_a_round * 256)},
+            {"float16", rate_of("builtin_multiply_float16", tensor_flops)},
+            {"bfloat16", rate_of("builtin_multiply_bfloat16", tensor_flops)}}},
+          {"launch_us", launch_us}};
+}
+
+}  // namespace ak::judge

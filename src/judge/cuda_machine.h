@@ -1,0 +1,33 @@
+// One CUDA device, in the judge's own process: a candidate's fault costs the process.
+#pragma once
+
+#include "device/cuda/context.h"
+#include "judge/machine.h"
+
+namespace ak::judge {
+
+class CudaMachine final : public Machine {
+ public:
+  /// `index`: of the driver's list. `builtin`: the compiled kernels/include/judge/builtin.cu.
+  /// errors: no driver, no such device.
+  CudaMachine(int index, const std::filesystem::path& builtin);
+
+  Bindings facts() const override { return facts_; }
+  Json sandbox() override;
+  std::unique_ptr<device::Host> new_host(const std::filesystem::path& module) override;
+  void flush() override {}  // on the stream, before each launch
+  int64_t flush_bytes() const override { return context_.flush_bytes(); }
+  double floor_us(int64_t read_bytes, int64_t write_bytes) override;
+  Json ceilings() override;
+  bool has_spare_cpu(int) const override { return true; }
+  bool lost() const override { return context_.lost(); }
+
+ private:
+  double median_us(const std::function<device::cuda::CUresult()>& enqueue, int samples);
+  double rate_of(const char* kernel, int64_t flops_a_round);
+
+  device::cuda::Context context_;
+  Bindings facts_;
+};
+
+}  // namespace ak::judge

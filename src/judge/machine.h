@@ -1,0 +1,38 @@
+// What the judge needs of a device beyond a candidate's launches: hosts, cold caches, floors and ceilings on the same clock.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "core/expression.h"
+#include "core/json.h"
+#include "device/host.h"
+
+namespace ak::judge {
+
+class Machine {
+ public:
+  virtual ~Machine() = default;
+
+  /// For plans: `workers`, `sm_count`, `l2_bytes` and the like.
+  virtual Bindings facts() const = 0;
+  /// What keeps a candidate in: names of docs/formats/judge.md.
+  virtual Json sandbox() = 0;
+  /// errors: no memory or process for it.
+  virtual std::unique_ptr<device::Host> new_host(const std::filesystem::path& module) = 0;
+
+  /// Empty the caches, unless a launch does so by itself.
+  virtual void flush() = 0;
+  virtual int64_t flush_bytes() const = 0;
+  /// Of a copy, or read, of so many bytes.
+  virtual double floor_us(int64_t read_bytes, int64_t write_bytes) = 0;
+  /// Measured rates (docs/formats/judge.md).
+  virtual Json ceilings() = 0;
+
+  /// Whether someone can watch a launch on so many workers without taking a CPU from it.
+  virtual bool has_spare_cpu(int workers) const = 0;
+  /// Whether a candidate broke it for good: only another process has it back.
+  virtual bool lost() const = 0;
+};
+
+}  // namespace ak::judge

@@ -1,0 +1,147 @@
+"""Every kernel.cu compiles with NVRTC to sm_90a: for each dtype, each option and the corners of its tunables. No GPU is needed."""
+import ctypes
+import itertools
+import pathlib
+import re
+
+import pytest
+
+tomllib = pytest.importorskip("tomllib")
+
+KERNELS = pathlib.Path(__file__).resolve().parents[2] / "kernels"
+FILES = sorted(KERNELS.glob("*/kernel.cu"))
+TYPES = {"float32": "float", "float16": "__half", "bfloat16": "__nv_bfloat16"}
+INDEX_TYPES = {"int64": "int64_t", "int32": "int32_t", "bool": "bool"}
+
+
+def _places():
+    try:
+        import nvidia
+    except ImportError:
+        roots = []
+    else:
+        roots = [pathlib.Path(p) for p in nvidia.__path__]
+    wheels = [root / part for root in roots for part in ("cu13", "cuda_nvrtc", "cuda_runtime")]
+    return [*wheels, pathlib.Path("/usr/local/cuda")]
+
+
+class Nvrtc:
+    """The library and the folder of headers that belong to it."""
+
+    def __init__(self):
+        found = [lib for place in _places() for lib in sorted(place.glob("lib*/libnvrtc.so*"))]
+        headers = [place / "include" for place in _places() if (place / "include/cuda_fp16.h").exists()]
+        if not found or not headers:
+            pytest.skip("NVRTC or the CUDA headers are not installed")
+        self._headers = headers[0]
+        for builtins in found[0].parent.glob("libnvrtc-builtins.so*"):
+            ctypes.CDLL(str(builtins))
+        self._library = ctypes.CDLL(str(found[0]))
+
+    def compile(self, text, macros):
+        """The log of a compile that succeeded."""
+        program = ctypes.c_void_p()
+        # Not -D: NVRTC's own header has template parameters called T.
+        text = "".join(f"#define {name} {value}\n" for name, value in macros.items()) + "#line 1\n" + text
+        assert self._library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"kernel.cu", 0, None, None) == 0
+        options = ["--gpu-architecture=sm_90a", "-std=c++20", "--fmad=true", "--ptxas-options=-v", f"-I{KERNELS}/include", f"-I{self._headers}"]
+        raw = (ctypes.c_char_p * len(options))(*[option.encode() for option in options])
+        status = self._library.nvrtcCompileProgram(program, len(options), raw)
+        size = ctypes.c_size_t()
+        self._library.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+        log = ctypes.create_string_buffer(size.value)
+        self._library.nvrtcGetProgramLog(program, log)
+        self._library.nvrtcDestroyProgram(ctypes.byref(program))
+        assert status == 0, f"{macros}\n{log.value.decode()}"
+        return log.value.decode()
+
+
+@pytest.fixture(scope="module")
+def nvrtc():
+    return Nvrtc()
+
+
+def _block(text):
+    return tomllib.loads(re.match(r"/\*autokernel\n(.*?)\*/", text, re.DOTALL).group(1))
+
+
+def _tunables(block):
+    return {name: value for name, value in block["tune"].items() if name != "require"}
+
+
+def _macros(family, dtype, point, options):
+    types = {f"T_{t['name']}": INDEX_TYPES.get(t.get("dtype"), TYPES[dtype]) for t in family["tensor"]}
+    return {**point, **family.get("options", {}), **options, **types, "T": TYPES[dtype]}
+
+
+def _default(tunables):
+    return {name: value["default"] for name, value in tunables.items()}
+
+
+def _corners(tunables):
+    """All tunables at their smallest values, all at their largest, and each in turn at its largest with the others at their default."""
+    yield {name: min(value["values"]) for name, value in tunables.items()}
+    yield {name: max(value["values"]) for name, value in tunables.items()}
+    for name, value in tunables.items():
+        yield {**_default(tunables), name: max(value["values"])}
+
+
+def _option_sets(family):
+    """The options that some spelling sets, each set once."""
+    sets = [{}, *(spelling.get("options", {}) for spelling in family["spelling"])]
+    return [dict(items) for items in dict.fromkeys(tuple(sorted(options.items())) for options in sets)]
+
+
+def _load(path):
+    text = path.read_text()
+    return text, _block(text), tomllib.loads((path.parent / "family.toml").read_text())
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name)
+def test_compiles_and_does_not_spill_at_its_default(nvrtc, path, dtype):
+    text, block, family = _load(path)
+    point = _default(_tunables(block))
+    log = nvrtc.compile(text, _macros(family, dtype, point, {}))
+    spills = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", log)
+    assert spills and all(set(numbers) == {"0"} for numbers in spills), log
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name)
+def test_compiles_with_its_options(nvrtc, path):
+    text, block, family = _load(path)
+    smallest = next(_corners(_tunables(block)))
+    for dtype, options in zip(itertools.cycle(TYPES), _option_sets(family)):
+        nvrtc.compile(text, _macros(family, dtype, smallest, options))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name)
+def test_compiles_at_the_corners_of_its_tunables(nvrtc, path):
+    text, block, family = _load(path)
+    for dtype, point in zip(itertools.cycle(TYPES), _corners(_tunables(block))):
+        if all(_holds(requirement, point, dtype) for requirement in block["tune"].get("require", [])):
+            nvrtc.compile(text, _macros(family, dtype, point, {}))
+
+
+def _holds(requirement, point, dtype):
+    """Whether a requirement on tunables alone holds; one on anything else is taken to."""
+    names = {**point, "size": 4 if dtype == "float32" else 2}
+    expression = requirement.replace("sizeof(T)", "size").replace("&&", " and ").replace("||", " or ").replace("/", "//")
+    try:
+        return bool(eval(expression, {}, names))
+    except NameError:
+        return True
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name)
+def test_plans_name_kernels_of_the_source_with_as_many_arguments(path):
+    text, block, _ = _load(path)
+    kernels = {
+        name: parameters.count(",") + 1
+        for name, parameters in re.findall(r'extern "C" __global__ void[^;{]*?(\w+)\(([^(){}]*)\)\s*\{', text)
+    }
+    plans = [block, *block.get("variant", [])]
+    launches = [launch for plan in plans for kind in ("launch", "prepare") for launch in plan.get(kind, [])]
+    assert launches
+    for launch in launches:
+        assert kernels[launch["kernel"]] == len(launch["args"]), launch["kernel"]
