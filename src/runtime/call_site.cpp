@@ -36,7 +36,9 @@ bool same_layout(const TensorSpec& announced, const TensorView& given) {
 
 CallSite parse_call_site(std::string_view text) try {
   const Json json = Json::parse(text);
-  return {parse_tensors(json.at("inputs")), parse_tensors(json.at("outputs")), kernel::binding_from_json(json)};
+  CallSite site{parse_tensors(json.at("inputs")), parse_tensors(json.at("outputs")), kernel::binding_from_json(json), {}};
+  if (json.contains("device")) site.device = json.at("device").get<int>();
+  return site;
 } catch (const Json::exception& error) {
   throw Error(std::string("call_json: ") + error.what());
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,7 +24,8 @@ struct TensorSpec {
 struct CallSite {
   std::vector<TensorSpec> inputs;
   std::vector<TensorSpec> outputs;
-  kernel::Binding binding;  // dims and strides of the contract
+  kernel::Binding binding;    // dims and strides of the contract
+  std::optional<int> device;  // PyTorch's number of the GPU that the tensors are on
 };
 
 /// Read the call_json of ak_open.

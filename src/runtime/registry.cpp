@@ -10,9 +10,12 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/hash.h"
+#include "device/cuda/facts.h"
 #include "kernel/kernel_file.h"
 #include "kernel/launch_plan.h"
 #include "kernel/task.h"
+#include "runtime/cpu_instance.h"
+#include "runtime/cuda_instance.h"
 
 namespace ak::runtime {
 namespace {
@@ -23,19 +26,26 @@ using std::filesystem::path;
 struct Bundle {
   path directory;
   kernel::Task task;
-  std::string kernel_file, module, architecture;
+  std::string kernel_file, module, architecture, backend;
   kernel::Point point;
 };
 
 Bundle read_bundle(const path& directory) try {
   const Json json = read_json(directory / "bundle.json");
   if (json.at("schema") != "autokernel.bundle/1") throw Error(directory.string() + " is of a format that this runtime does not know");
-  if (json.at("backend") != "cpu")
-    throw Error(directory.string() + " is for " + json.at("backend").get<std::string>() + ", not for the CPU");
-  return {directory,       kernel::task_from_json(json.at("task")), json.at("kernel_file"), json.at("module"), json.at("architecture"),
-          json.at("point")};
+  const std::string backend = json.at("backend");
+  if (backend != "cpu" && backend != "cuda")
+    throw Error(directory.string() + " is for " + backend + ", which this runtime does not launch");
+  return {
+      directory,       kernel::task_from_json(json.at("task")), json.at("kernel_file"), json.at("module"), json.at("architecture"), backend,
+      json.at("point")};
 } catch (const Json::exception& error) {
   throw Error((directory / "bundle.json").string() + ": " + error.what(), "export the run again");
+}
+
+kernel::ConcretePlan plan_of(const Bundle& bundle, const CallSite& site, const Bindings& facts) {
+  return kernel::make_concrete(kernel::KernelFile::read(bundle.directory / bundle.kernel_file), bundle.task, site.binding, bundle.point,
+                               facts);
 }
 
 /// Before the module is loaded: an instruction that the processor lacks ends the process.
@@ -82,27 +92,54 @@ int64_t number_of(const Bundle& bundle, const std::string& call_json) {
   return static_cast<int64_t>(std::stoull(short_hash(content + call_json, 15), nullptr, 16));
 }
 
-std::shared_ptr<Instance> make_instance(const Bundle& bundle, const std::string& call_json, int64_t workers) {
+std::shared_ptr<Instance> make_cpu_instance(const Bundle& bundle, CallSite site, const Surroundings& surroundings) {
   require_runs_here(bundle);
+  const int64_t workers = surroundings.threads();
+  const auto plan = plan_of(bundle, site, {{"workers", workers}});
+  auto module = std::make_unique<KernelModule>((bundle.directory / bundle.module).string());
+  return std::make_shared<CpuInstance>(std::move(site), plan, std::move(module), workers, weights_of(bundle.task));
+}
+
+std::shared_ptr<Instance> make_cuda_instance(const Bundle& bundle, CallSite site, const Surroundings& surroundings) {
+  const device::cuda::Driver& driver = surroundings.driver();
+  auto context = std::make_unique<PrimaryContext>(site.device ? *site.device : surroundings.current_gpu(), driver);
+  const std::string here = device::cuda::architecture(context->device(), driver);
+  if (bundle.architecture != here)
+    throw Error("the kernel of " + bundle.directory.string() + " was made for " + bundle.architecture + ", this GPU is " + here,
+                "run `autokernel verify` of its run on this machine, which compiles it again");
+  const auto plan = plan_of(bundle, site, device::cuda::facts(context->device(), driver));
+  const std::string image = read_file(bundle.directory / bundle.module);
+  return std::make_shared<CudaInstance>(std::move(site), plan, std::move(context), image, weights_of(bundle.task));
+}
+
+std::shared_ptr<Instance> make_instance(const Bundle& bundle, const std::string& call_json, const Surroundings& surroundings) {
   CallSite site = parse_call_site(call_json);
   require_in_workload(bundle, site.binding);
-  const auto file = kernel::KernelFile::read(bundle.directory / bundle.kernel_file);
-  auto plan = kernel::make_concrete(file, bundle.task, site.binding, bundle.point, {{"workers", workers}});
-  auto module = std::make_unique<KernelModule>((bundle.directory / bundle.module).string());
-  return std::make_shared<Instance>(std::move(site), std::move(plan), std::move(module), workers, weights_of(bundle.task));
+  return bundle.backend == "cuda" ? make_cuda_instance(bundle, std::move(site), surroundings)
+                                  : make_cpu_instance(bundle, std::move(site), surroundings);
+}
+
+/// Two models on two GPUs would share a number where their calls do not say which GPU they are for.
+void require_same_gpu(const Instance& open, const Surroundings& surroundings) {
+  if (open.device_type() != DeviceType::cuda || open.site().device) return;
+  const int index = static_cast<const CudaInstance&>(open).device_index();
+  if (surroundings.current_gpu() != index)
+    throw Error("the kernel is open on cuda:" + std::to_string(index), "name the device in the call, or make that one current");
 }
 
 }  // namespace
 
-int64_t Registry::open(const std::string& bundle_directory, const std::string& call_json, int64_t workers) {
+int64_t Registry::open(const std::string& bundle_directory, const std::string& call_json, const Surroundings& surroundings) {
   const Bundle bundle = read_bundle(bundle_directory);
   const int64_t number = number_of(bundle, call_json);
   const std::unique_lock lock(mutex_);
   if (const auto found = entries_.find(number); found != entries_.end()) {
+    require_same_gpu(*found->second.instance, surroundings);
+    found->second.instance->opened_again();
     ++found->second.users;
     return number;
   }
-  entries_[number] = {make_instance(bundle, call_json, workers), 1};
+  entries_[number] = {make_instance(bundle, call_json, surroundings), 1};
   return number;
 }
 

@@ -1,20 +1,29 @@
 // The instances that are open in this process, by number.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <shared_mutex>
 #include <string>
 #include <unordered_map>
 
+#include "device/cuda/driver.h"
 #include "runtime/instance.h"
 
 namespace ak::runtime {
+
+/// What instances find in the process.
+struct Surroundings {
+  std::function<int64_t()> threads;  // of a parallel loop
+  std::function<int()> current_gpu;  // PyTorch's number of it
+  std::function<const device::cuda::Driver&()> driver;
+};
 
 class Registry {
  public:
   /// Open the bundle for the call site, or count another user of the instance that is open for the same content.
   /// errors: no bundle there, one for another backend, a call that its task does not have, a plan that does not fit.
-  int64_t open(const std::string& bundle_directory, const std::string& call_json, int64_t workers);
+  int64_t open(const std::string& bundle_directory, const std::string& call_json, const Surroundings& surroundings);
 
   /// Null where there is none.
   std::shared_ptr<Instance> find(int64_t number) const;

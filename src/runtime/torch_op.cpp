@@ -6,13 +6,15 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <vector>
 
 #include "core/error.h"
+#include "runtime/cpu_instance.h"
+#include "runtime/cuda_instance.h"
 
 namespace ak::runtime {
 namespace {
 
-constexpr size_t max_tensors = 16;
 constexpr int max_inputs = 8;
 constexpr int max_outputs = 2;
 
@@ -23,7 +25,7 @@ struct Torch {
                                     shim.aoti_torch_dtype_bfloat16(), shim.aoti_torch_dtype_int64(),   shim.aoti_torch_dtype_int32(),
                                     shim.aoti_torch_dtype_int16(),    shim.aoti_torch_dtype_int8(),    shim.aoti_torch_dtype_uint8(),
                                     shim.aoti_torch_dtype_bool()};  // in the order of ak::Dtype
-  int32_t cpu = shim.aoti_torch_device_type_cpu();
+  int32_t cpu = shim.aoti_torch_device_type_cpu(), cuda = shim.aoti_torch_device_type_cuda();
 
   int32_t number_of(Dtype dtype) const { return dtypes[static_cast<size_t>(dtype)]; }
 };
@@ -63,11 +65,11 @@ TensorView view_of(TorchTensor* tensor) {
   return {data, dtype_of(number), {shape, length}, {strides, length}};
 }
 
-TorchTensor* allocate(const TensorSpec& spec) {
+TorchTensor* allocate(std::span<const int64_t> shape, std::span<const int64_t> strides, Dtype dtype, int32_t device, int32_t index) {
   TorchTensor* tensor = nullptr;
-  require(torch().shim.aoti_torch_empty_strided(static_cast<int64_t>(spec.shape.size()), spec.shape.data(), spec.strides.data(),
-                                                torch().number_of(spec.dtype), torch().cpu, 0, &tensor),
-          "allocate an output");
+  require(torch().shim.aoti_torch_empty_strided(static_cast<int64_t>(shape.size()), shape.data(), strides.data(), torch().number_of(dtype),
+                                                device, index, &tensor),
+          "allocate memory for a kernel");
   return tensor;
 }
 
@@ -77,25 +79,86 @@ void* data_of(TorchTensor* tensor) {
   return data;
 }
 
-/// Outputs are written to `results` as they are allocated, so that the caller can free them on an error.
-void call_instance(Instance& instance, std::span<const TorchValue> tensors, std::span<TorchTensor*> results) {
-  std::array<TensorView, max_tensors> views;
+/// The addresses of a call's tensors.
+struct Addresses {
   std::array<void*, max_tensors> inputs, outputs;
+};
+
+/// Outputs are written to `results` as they are allocated, so that the caller can free them on an error.
+Addresses addresses_of(const Instance& instance, std::span<const TorchValue> tensors, std::span<TorchTensor*> results, int32_t device,
+                       int32_t index) {
+  std::array<TensorView, max_tensors> views;
+  Addresses addresses;
   for (size_t i = 0; i < tensors.size(); ++i) {
     views[i] = view_of(handle_of(tensors[i]));
-    inputs[i] = views[i].data;
+    addresses.inputs[i] = views[i].data;
   }
   if (const std::string text = instance.difference(std::span(views).first(tensors.size())); !text.empty()) throw Error(text);
   if (results.size() != instance.site().outputs.size()) throw Error("the kernel has another number of outputs");
   for (size_t i = 0; i < results.size(); ++i) {
-    results[i] = allocate(instance.site().outputs[i]);
-    outputs[i] = data_of(results[i]);
+    const TensorSpec& spec = instance.site().outputs[i];
+    results[i] = allocate(spec.shape, spec.strides, spec.dtype, device, index);
+    addresses.outputs[i] = data_of(results[i]);
   }
-  instance.call(std::span(inputs).first(tensors.size()), std::span(outputs).first(results.size()), torch().shim.torch_parallel_for);
+  return addresses;
+}
+
+using CallInstance = void (*)(Instance& instance, std::span<const TorchValue> tensors, std::span<TorchTensor*> results);
+
+void call_on_cpu(Instance& instance, std::span<const TorchValue> tensors, std::span<TorchTensor*> results) {
+  if (instance.device_type() != DeviceType::cpu) throw Error("the kernel was opened for a GPU, its inputs are on the CPU");
+  const Addresses addresses = addresses_of(instance, tensors, results, torch().cpu, 0);
+  static_cast<CpuInstance&>(instance).call(std::span(addresses.inputs).first(tensors.size()),
+                                           std::span(addresses.outputs).first(results.size()), torch().shim.torch_parallel_for);
+}
+
+/// Memory from PyTorch's caching allocator, which knows of streams and of graphs that are being captured. It goes back at the end of the
+/// call, and from there on serves later work of the same stream or graph alone.
+class CallMemory {
+ public:
+  explicit CallMemory(int32_t index) : index_(index) {}
+  ~CallMemory() {
+    for (TorchTensor* tensor : tensors_) torch().shim.aoti_torch_delete_tensor_object(tensor);
+  }
+  CallMemory(const CallMemory&) = delete;
+  CallMemory& operator=(const CallMemory&) = delete;
+
+  void* take(int64_t size_bytes) {
+    constexpr int64_t stride = 1;
+    tensors_.reserve(tensors_.size() + 1);
+    tensors_.push_back(allocate({&size_bytes, 1}, {&stride, 1}, Dtype::uint8, torch().cuda, index_));
+    return data_of(tensors_.back());
+  }
+
+ private:
+  int32_t index_;
+  std::vector<TorchTensor*> tensors_;
+};
+
+/// errors: a tensor that is not on the kernel's GPU.
+void require_on_gpu(TorchTensor* tensor, int32_t wanted) {
+  const TorchShim& shim = torch().shim;
+  int32_t type = 0, index = 0;
+  require(shim.aoti_torch_get_device_type(tensor, &type) | shim.aoti_torch_get_device_index(tensor, &index), "describe a tensor");
+  if (type != torch().cuda || index != wanted)
+    throw Error(fmt::format("an input is not on cuda:{}, for which the kernel was opened", wanted));
+}
+
+void call_on_cuda(Instance& instance, std::span<const TorchValue> tensors, std::span<TorchTensor*> results) {
+  if (instance.device_type() != DeviceType::cuda) throw Error("the kernel was opened for the CPU, its inputs are on a GPU");
+  auto& on_cuda = static_cast<CudaInstance&>(instance);
+  const int32_t index = on_cuda.device_index();
+  for (const TorchValue tensor : tensors) require_on_gpu(handle_of(tensor), index);
+  const Addresses addresses = addresses_of(instance, tensors, results, torch().cuda, index);
+  void* stream = nullptr;
+  require(torch().shim.aoti_torch_get_current_cuda_stream(index, &stream), "name its current stream");
+  CallMemory memory(index);
+  on_cuda.call(std::span(addresses.inputs).first(tensors.size()), std::span(addresses.outputs).first(results.size()),
+               static_cast<device::cuda::CUstream>(stream), [&memory](int64_t size_bytes) { return memory.take(size_bytes); });
 }
 
 /// The whole call; null if all is well, else the text of the error, which lives as long as the thread.
-const char* try_call(TorchValue* stack, uint64_t inputs, uint64_t outputs) {
+const char* try_call(TorchValue* stack, uint64_t inputs, uint64_t outputs, CallInstance call) {
   thread_local std::string text;
   std::array<TorchTensor*, max_tensors> results{};
   const TorchShim& shim = torch().shim;
@@ -104,7 +167,7 @@ const char* try_call(TorchValue* stack, uint64_t inputs, uint64_t outputs) {
     const auto number = static_cast<int64_t>(stack[0]);
     const std::shared_ptr<Instance> instance = find_instance(number);
     if (!instance) throw Error(fmt::format("no kernel of number {} is open in this process", number));
-    call_instance(*instance, std::span<const TorchValue>(stack, inputs).subspan(1), std::span(results).first(outputs));
+    call(*instance, std::span<const TorchValue>(stack, inputs).subspan(1), std::span(results).first(outputs));
   } catch (const std::exception& caught) {
     text = std::string("autokernel: ") + caught.what();
     error = text.c_str();
@@ -118,30 +181,43 @@ const char* try_call(TorchValue* stack, uint64_t inputs, uint64_t outputs) {
 }
 
 /// PyTorch raises its own exception through this frame, which therefore holds nothing that has a destructor.
+template <CallInstance call>
 void boxed_call(TorchValue* stack, uint64_t inputs, uint64_t outputs) {
-  const char* error = try_call(stack, inputs, outputs);
+  const char* error = try_call(stack, inputs, outputs, call);
   if (error != nullptr) torch().shim.aoti_torch_check(false, "autokernel::call", __FILE__, __LINE__, error);
+}
+
+void implement(const char* dispatch_key, TorchBoxedFunction function) {
+  const TorchShim& shim = torch().shim;
+  TorchLibrary* library = nullptr;  // never deleted: deleting it would take the operators away
+  require(shim.aoti_torch_library_init_impl("autokernel", dispatch_key, __FILE__, __LINE__, &library),
+          "open the operator library autokernel");
+  for (int inputs = 1; inputs <= max_inputs; ++inputs) {
+    for (int outputs = 1; outputs <= max_outputs; ++outputs) {
+      const std::string name = outputs == 1 ? fmt::format("call{}", inputs) : fmt::format("call{}x{}", inputs, outputs);
+      require(shim.torch_library_impl(library, name.c_str(), function, torch_shim_version), "register an operator");
+    }
+  }
 }
 
 }  // namespace
 
 void register_operators(FindInstance find) {
-  const TorchShim& shim = torch().shim;
   find_instance = find;
-  TorchLibrary* library = nullptr;  // never deleted: deleting it would take the operators away
-  require(shim.aoti_torch_library_init_impl("autokernel", "CPU", __FILE__, __LINE__, &library), "open the operator library autokernel");
-  for (int inputs = 1; inputs <= max_inputs; ++inputs) {
-    for (int outputs = 1; outputs <= max_outputs; ++outputs) {
-      const std::string name = outputs == 1 ? fmt::format("call{}", inputs) : fmt::format("call{}x{}", inputs, outputs);
-      require(shim.torch_library_impl(library, name.c_str(), boxed_call, torch_shim_version), "register an operator");
-    }
-  }
+  implement("CPU", boxed_call<call_on_cpu>);
+  if (torch().shim.aoti_torch_get_current_cuda_stream != nullptr) implement("CUDA", boxed_call<call_on_cuda>);
 }
 
 int64_t torch_threads() {
   uint32_t threads = 1;
   require(torch().shim.torch_get_num_threads(&threads), "say how many threads it uses");
   return threads;
+}
+
+int torch_current_gpu() {
+  int32_t index = 0;
+  require(torch().shim.aoti_torch_get_current_device_index(&index), "name its current GPU");
+  return index;
 }
 
 }  // namespace ak::runtime

@@ -13,11 +13,16 @@ namespace ak::runtime {
 /// Where the operator finds the instance of a number; null where there is none.
 using FindInstance = std::shared_ptr<Instance> (*)(int64_t number);
 
-/// Implement call1 … call8 (one output) and call1x2 … call8x2 (two) for the CPU. Their schemas are defined by python/autokernel/dynamo.py.
+/// Implement call1 … call8 (one output) and call1x2 … call8x2 (two) for the CPU, and for CUDA where PyTorch has it. Their schemas are
+/// defined by python/autokernel/runtime.py.
 /// errors: PyTorch is not in this process, is too old, or refuses.
 void register_operators(FindInstance find);
 
 /// Threads that PyTorch runs a parallel loop on.
 int64_t torch_threads();
+
+/// PyTorch's current GPU.
+/// errors: there is none.
+int torch_current_gpu();
 
 }  // namespace ak::runtime

@@ -29,6 +29,10 @@ TorchShim open_torch_shim() {
   TorchShim shim;
 #define AK_TORCH_FIND(name, result, parameters) shim.name = reinterpret_cast<result(*) parameters>(find(library, #name));
   AK_TORCH_SHIM(AK_TORCH_FIND)
+  library = dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
+  if (library != nullptr) {
+    AK_TORCH_CUDA_SHIM(AK_TORCH_FIND)
+  }
 #undef AK_TORCH_FIND
   return shim;
 }

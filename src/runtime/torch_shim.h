@@ -26,6 +26,10 @@ using TorchRangeFunction = void (*)(int64_t begin, int64_t end, void* context);
   X(aoti_torch_get_dtype, int32_t, (TorchTensor*, int32_t*))                                                                \
   X(aoti_torch_empty_strided, int32_t, (int64_t, const int64_t*, const int64_t*, int32_t, int32_t, int32_t, TorchTensor**)) \
   X(aoti_torch_delete_tensor_object, int32_t, (TorchTensor*))                                                               \
+  X(aoti_torch_get_device_type, int32_t, (TorchTensor*, int32_t*))                                                          \
+  X(aoti_torch_get_device_index, int32_t, (TorchTensor*, int32_t*))                                                         \
+  X(aoti_torch_get_current_device_index, int32_t, (int32_t*))                                                               \
+  X(aoti_torch_device_type_cuda, int32_t, ())                                                                               \
   X(aoti_torch_check, void, (bool, const char*, const char*, uint32_t, const char*))                                        \
   X(aoti_torch_device_type_cpu, int32_t, ())                                                                                \
   X(aoti_torch_dtype_float64, int32_t, ())                                                                                  \
@@ -41,9 +45,13 @@ using TorchRangeFunction = void (*)(int64_t begin, int64_t end, void* context);
   X(torch_get_num_threads, int32_t, (uint32_t*))                                                                            \
   X(torch_parallel_for, int32_t, (int64_t, int64_t, int64_t, TorchRangeFunction, void*))
 
+// The part of libtorch_cuda.so.
+#define AK_TORCH_CUDA_SHIM(X) X(aoti_torch_get_current_cuda_stream, int32_t, (int32_t, void**))
+
 struct TorchShim {
 #define AK_TORCH_MEMBER(name, result, parameters) result(*name) parameters = nullptr;
   AK_TORCH_SHIM(AK_TORCH_MEMBER)
+  AK_TORCH_CUDA_SHIM(AK_TORCH_MEMBER)  // null where PyTorch was built without CUDA
 #undef AK_TORCH_MEMBER
 };
 

@@ -61,6 +61,8 @@ enum : int {
   CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE = 720
 };
 enum : unsigned { CU_STREAM_NON_BLOCKING = 1, CU_MEMHOSTALLOC_PORTABLE = 1 };
+enum CUstreamCaptureStatus : int { CU_STREAM_CAPTURE_STATUS_NONE = 0, CU_STREAM_CAPTURE_STATUS_ACTIVE = 1 };
+enum CUstreamCaptureMode : int { CU_STREAM_CAPTURE_MODE_GLOBAL = 0, CU_STREAM_CAPTURE_MODE_RELAXED = 2 };
 enum CUdevice_attribute : int {
   CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 1,
   CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
@@ -94,6 +96,10 @@ enum CUfunction_attribute : int {
   X(cuCtxCreate, "cuCtxCreate_v2", (CUcontext*, unsigned, CUdevice))                                                             \
   X(cuCtxGetDevice, "cuCtxGetDevice", (CUdevice*))                                                                               \
   X(cuCtxSetCurrent, "cuCtxSetCurrent", (CUcontext))                                                                             \
+  X(cuCtxPushCurrent, "cuCtxPushCurrent_v2", (CUcontext))                                                                        \
+  X(cuCtxPopCurrent, "cuCtxPopCurrent_v2", (CUcontext*))                                                                         \
+  X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext*, CUdevice))                                                \
+  X(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (CUdevice))                                                       \
   X(cuCtxSynchronize, "cuCtxSynchronize", ())                                                                                    \
   X(cuMemGetInfo, "cuMemGetInfo_v2", (size_t*, size_t*))                                                                         \
   X(cuMemAlloc, "cuMemAlloc_v2", (CUdeviceptr*, size_t))                                                                         \
@@ -117,6 +123,8 @@ enum CUfunction_attribute : int {
   X(cuStreamDestroy, "cuStreamDestroy_v2", (CUstream))                                                                           \
   X(cuStreamQuery, "cuStreamQuery", (CUstream))                                                                                  \
   X(cuStreamSynchronize, "cuStreamSynchronize", (CUstream))                                                                      \
+  X(cuStreamIsCapturing, "cuStreamIsCapturing", (CUstream, CUstreamCaptureStatus*))                                              \
+  X(cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", (CUstreamCaptureMode*))                              \
   X(cuEventCreate, "cuEventCreate", (CUevent*, unsigned))                                                                        \
   X(cuEventDestroy, "cuEventDestroy_v2", (CUevent))                                                                              \
   X(cuEventRecord, "cuEventRecord", (CUevent, CUstream))                                                                         \

@@ -9,6 +9,7 @@
 #include "core/architecture.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "fakes/recording_driver.h"
 #include "runtime/call_site.h"
 
 namespace ak::runtime {
@@ -47,7 +48,7 @@ class RegistryTest : public testing::Test {
   }
   std::string error_of(const Json& call_json) {
     try {
-      registry_.open(directory_.path().string(), call_json.dump(), 2);
+      registry_.open(directory_.path().string(), call_json.dump(), surroundings_);
     } catch (const Error& error) {
       return error.what();
     }
@@ -55,8 +56,13 @@ class RegistryTest : public testing::Test {
   }
 
   TemporaryDirectory directory_{"registry"};
-  Registry registry_;
-};
+  int current_gpu_ = 0;
+  Surroundings surroundings_{[] { return 2; },
+                             [this] { return current_gpu_; }, [&driver = fakes::recording_driver()]() -> auto& {return driver;
+}
+};  // namespace
+Registry registry_;
+};  // namespace ak::runtime
 
 TEST_F(RegistryTest, a_directory_without_a_bundle) { EXPECT_THAT(error_of(call(12, 1)), HasSubstr("bundle.json")); }
 
@@ -66,8 +72,8 @@ TEST_F(RegistryTest, another_format) {
 }
 
 TEST_F(RegistryTest, another_backend) {
-  write_bundle("autokernel.bundle/1", "cuda");
-  EXPECT_THAT(error_of(call(12, 1)), HasSubstr("cuda"));
+  write_bundle("autokernel.bundle/1", "triton");
+  EXPECT_THAT(error_of(call(12, 1)), HasSubstr("is for triton"));
 }
 
 TEST_F(RegistryTest, instructions_that_this_processor_lacks_are_named_before_the_module_is_loaded) {
@@ -84,6 +90,33 @@ TEST_F(RegistryTest, dims_and_strides_that_the_task_lacks) {
 TEST_F(RegistryTest, a_module_that_the_loader_refuses) {
   write_bundle("autokernel.bundle/1", "cpu");
   EXPECT_THAT(error_of(call(12, 1)), HasSubstr("cannot load kernel"));
+}
+
+TEST_F(RegistryTest, another_gpu) {
+  write_bundle("autokernel.bundle/1", "cuda", "sm_80");
+  const std::string error = error_of(call(12, 1));
+  EXPECT_THAT(error, HasSubstr("was made for sm_80, this GPU is sm_90"));
+}
+
+TEST_F(RegistryTest, a_cuda_bundle_opens_on_the_gpu_of_the_call_else_on_the_current_one) {
+  write_bundle("autokernel.bundle/1", "cuda", "sm_90");
+  write_file(directory_.path() / "kernel.so",
+             "\x7f"
+             "ELF");
+  fakes::recording().kernels["f"] = {};
+  const auto open = [&](const Json& call_json) { return registry_.open(directory_.path().string(), call_json.dump(), surroundings_); };
+  const int64_t number = open(call(12, 1));
+  EXPECT_EQ(registry_.find(number)->device_type(), DeviceType::cuda);
+  EXPECT_EQ(open(call(12, 1)), number);
+  current_gpu_ = 1;
+  EXPECT_THAT(error_of(call(12, 1)), HasSubstr("is open on cuda:0"));
+  Json elsewhere = call(12, 1);
+  elsewhere["device"] = 1;
+  EXPECT_THAT(error_of(elsewhere), HasSubstr("cannot find the GPU"));
+  elsewhere["device"] = 0;
+  const int64_t other = open(elsewhere);
+  EXPECT_NE(other, number);
+  EXPECT_EQ(open(elsewhere), other);
 }
 
 TEST_F(RegistryTest, a_number_that_is_not_open) {

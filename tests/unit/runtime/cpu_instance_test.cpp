@@ -1,5 +1,6 @@
-// Instances: plans resolved against published kernels, calls over any number of threads, prepared weights, and what differs in a call.
-#include "runtime/instance.h"
+// Instances on the CPU: plans resolved against published kernels, calls over any number of threads, prepared weights, and what differs in a
+// call.
+#include "runtime/cpu_instance.h"
 
 #include <gtest/gtest.h>
 #include "../kernels/include/autokernel/cpu.h"
@@ -97,18 +98,18 @@ std::vector<float> random_floats(size_t count, unsigned seed) {
 
 constexpr int64_t rows = 37, columns = 19;
 
-Instance scaling(int64_t workers) {
+CpuInstance scaling(int64_t workers) {
   kernel::ConcretePlan plan;
   plan.launches = {launch("scale_rows", rows, {tensor("x"), tensor("out"), integer(columns), real(1.5)})};
   plan.scratch = {{"mine", 8, false, true}};
   return {{{spec("x", {rows, columns})}, {spec("out", {rows, columns})}, {}}, plan, std::make_unique<TestKernels>(), workers, {}};
 }
 
-TEST(Instance, computes_every_block_once_with_any_number_of_workers_and_threads) {
+TEST(CpuInstance, computes_every_block_once_with_any_number_of_workers_and_threads) {
   const auto x = random_floats(rows * columns, 1);
   for (const int64_t workers : {1, 2, 5, 64}) {
     for (const ParallelFor parallel : {on_threads, at_once}) {
-      Instance instance = scaling(workers);
+      CpuInstance instance = scaling(workers);
       std::vector<float> out(x.size(), -7.0f);
       void* inputs[] = {const_cast<float*>(x.data())};
       void* outputs[] = {out.data()};
@@ -119,8 +120,8 @@ TEST(Instance, computes_every_block_once_with_any_number_of_workers_and_threads)
   }
 }
 
-TEST(Instance, serves_callers_on_several_threads_at_the_same_time) {
-  Instance instance = scaling(3);
+TEST(CpuInstance, serves_callers_on_several_threads_at_the_same_time) {
+  CpuInstance instance = scaling(3);
   std::vector<std::thread> callers;
   std::vector<int> wrong(4, 0);
   for (unsigned caller = 0; caller < 4; ++caller) {
@@ -140,15 +141,15 @@ TEST(Instance, serves_callers_on_several_threads_at_the_same_time) {
   EXPECT_EQ(instance.calls(), 80);
 }
 
-TEST(Instance, a_failing_parallel_loop_is_an_error) {
-  Instance instance = scaling(2);
+TEST(CpuInstance, a_failing_parallel_loop_is_an_error) {
+  CpuInstance instance = scaling(2);
   auto x = random_floats(rows * columns, 3), out = x;
   void* inputs[] = {x.data()};
   void* outputs[] = {out.data()};
   EXPECT_THROW(instance.call(inputs, outputs, refuse), Error);
 }
 
-Instance adding() {
+CpuInstance adding() {
   kernel::ConcretePlan plan;
   plan.prepares = {launch("double_weight", 1, {tensor("weight"), scratch("doubled"), integer(columns)})};
   plan.launches = {
@@ -161,8 +162,8 @@ Instance adding() {
           {"weight"}};
 }
 
-TEST(Instance, prepares_again_for_other_weights_and_for_weights_overwritten_in_place) {
-  Instance instance = adding();
+TEST(CpuInstance, prepares_again_for_other_weights_and_for_weights_overwritten_in_place) {
+  CpuInstance instance = adding();
   auto x = random_floats(rows * columns, 4), first = random_floats(columns, 5), second = random_floats(columns, 6);
   std::vector<float> out(x.size());
   const auto expect_sum = [&](std::vector<float>& weight) {
@@ -178,12 +179,12 @@ TEST(Instance, prepares_again_for_other_weights_and_for_weights_overwritten_in_p
   expect_sum(first);
 }
 
-TEST(Instance, zeroed_scratch_is_zero_at_every_call) {
+TEST(CpuInstance, zeroed_scratch_is_zero_at_every_call) {
   kernel::ConcretePlan plan;
   plan.launches = {launch("count", 8, {scratch("partial")}), launch("count", 8, {scratch("partial")}),
                    launch("gather", 1, {scratch("partial"), tensor("out"), integer(8)})};
   plan.scratch = {{"partial", 32, true, false}};
-  Instance instance({{}, {spec("out", {8})}, {}}, plan, std::make_unique<TestKernels>(), 2, {});
+  CpuInstance instance({{}, {spec("out", {8})}, {}}, plan, std::make_unique<TestKernels>(), 2, {});
   std::vector<float> out(8);
   void* outputs[] = {out.data()};
   for (int repeat = 0; repeat < 3; ++repeat) {
@@ -192,13 +193,13 @@ TEST(Instance, zeroed_scratch_is_zero_at_every_call) {
   }
 }
 
-Instance with_launch(kernel::ConcreteLaunch made) {
+CpuInstance with_launch(kernel::ConcreteLaunch made) {
   kernel::ConcretePlan plan;
   plan.launches = {std::move(made)};
   return {{{spec("x", {4})}, {spec("out", {4})}, {}}, plan, std::make_unique<TestKernels>(), 1, {}};
 }
 
-TEST(Instance, refuses_a_plan_that_does_not_fit_the_kernel) {
+TEST(CpuInstance, refuses_a_plan_that_does_not_fit_the_kernel) {
   EXPECT_THROW(with_launch(launch("scale_rows", 1, {tensor("x"), tensor("out"), integer(4)})), Error);           // one argument short
   EXPECT_THROW(with_launch(launch("scale_rows", 1, {tensor("x"), tensor("out"), real(4), real(1)})), Error);     // a float for an integer
   EXPECT_THROW(with_launch(launch("scale_rows", 1, {integer(1), tensor("out"), integer(4), real(1)})), Error);   // an integer for a pointer
@@ -208,17 +209,17 @@ TEST(Instance, refuses_a_plan_that_does_not_fit_the_kernel) {
   EXPECT_NO_THROW(with_launch(launch("scale_rows", 1, {tensor("x"), tensor("out"), integer(4), real(1)})));
 }
 
-TEST(Instance, prepare_may_read_weights_only) {
+TEST(CpuInstance, prepare_may_read_weights_only) {
   kernel::ConcretePlan plan;
   plan.prepares = {launch("double_weight", 1, {tensor("x"), scratch("doubled"), integer(4)})};
   plan.scratch = {{"doubled", 16, false, false}};
   const CallSite site{{spec("x", {4})}, {spec("out", {4})}, {}};
-  EXPECT_THROW(Instance(site, plan, std::make_unique<TestKernels>(), 1, {}), Error);
-  EXPECT_NO_THROW(Instance(site, plan, std::make_unique<TestKernels>(), 1, {"x"}));
+  EXPECT_THROW(CpuInstance(site, plan, std::make_unique<TestKernels>(), 1, {}), Error);
+  EXPECT_NO_THROW(CpuInstance(site, plan, std::make_unique<TestKernels>(), 1, {"x"}));
 }
 
-TEST(Instance, says_what_differs_from_what_it_was_opened_for) {
-  const Instance instance = scaling(1);
+TEST(CpuInstance, says_what_differs_from_what_it_was_opened_for) {
+  const CpuInstance instance = scaling(1);
   const std::vector<int64_t> shape = {rows, columns}, strides = {columns, 1}, wide = {columns + 1, 1}, other = {columns, rows};
   const auto difference = [&](Dtype dtype, const std::vector<int64_t>& sizes, const std::vector<int64_t>& steps) {
     const TensorView views[] = {{nullptr, dtype, sizes, steps}};

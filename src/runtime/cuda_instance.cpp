@@ -1,0 +1,190 @@
+// Packs arguments and launches. Nothing here waits or allocates once a set of weights has been seen, so calls cost little and can be
+// captured.
+#include "runtime/cuda_instance.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "core/error.h"
+
+namespace ak::runtime {
+
+using namespace device::cuda;
+using kernel::ConcreteLaunch;
+
+namespace {
+
+constexpr int64_t alignment_bytes = 256;  // of buffers: what cuMemAlloc gives, enough for bulk copies and tensor maps
+
+int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+CUlaunchAttribute flag(CUlaunchAttributeID id) {
+  CUlaunchAttribute attribute{};
+  attribute.id = id;
+  attribute.value.flag = 1;
+  return attribute;
+}
+
+CUlaunchAttribute cluster_of(const ConcreteLaunch& launch) {
+  CUlaunchAttribute attribute{};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+  attribute.value.cluster = {static_cast<unsigned>(launch.cluster[0]), static_cast<unsigned>(launch.cluster[1]),
+                             static_cast<unsigned>(launch.cluster[2])};
+  return attribute;
+}
+
+/// The one that lets a launch overlap with its predecessor comes last.
+std::vector<CUlaunchAttribute> attributes_of(const ConcreteLaunch& launch) {
+  std::vector<CUlaunchAttribute> attributes;
+  if (launch.cluster != std::array<int64_t, 3>{1, 1, 1}) attributes.push_back(cluster_of(launch));
+  if (launch.cooperative) attributes.push_back(flag(CU_LAUNCH_ATTRIBUTE_COOPERATIVE));
+  if (launch.overlap) attributes.push_back(flag(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION));
+  return attributes;
+}
+
+CUlaunchConfig config_of(const ConcreteLaunch& launch) {
+  const auto number = [](int64_t value) { return static_cast<unsigned>(value); };
+  return {number(launch.grid[0]),
+          number(launch.grid[1]),
+          number(launch.grid[2]),
+          number(launch.block[0]),
+          number(launch.block[1]),
+          number(launch.block[2]),
+          number(launch.shared_bytes),
+          nullptr,
+          nullptr,
+          0};
+}
+
+bool overlaps(const std::vector<CUlaunchAttribute>& attributes) {
+  return !attributes.empty() && attributes.back().id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+}
+
+}  // namespace
+
+CudaInstance::CudaInstance(CallSite site, const kernel::ConcretePlan& plan, std::unique_ptr<PrimaryContext> context,
+                           const std::string& image, const std::vector<std::string>& weights)
+    : Instance(DeviceType::cuda, std::move(site), plan, weights), context_(std::move(context)), driver_(context_->driver()) {
+  if (std::ranges::any_of(plan.scratch, &kernel::ConcreteScratch::per_worker)) throw Error("scratch for one worker is for the CPU");
+  layout_ = lay_out(buffers());
+  prepared_layout_ = lay_out(prepared_buffers());
+  const CurrentContext current(*context_);
+  const BesideCapture beside(driver_);
+  module_ = std::make_unique<CudaModule>(image, *context_);
+  prepare_ = resolve(plan.prepares);
+  launches_ = resolve(plan.launches);
+}
+
+CudaInstance::Layout CudaInstance::lay_out(const std::vector<Buffer>& buffers) {
+  Layout layout{std::vector<int64_t>(buffers.size()), 0, 0};
+  for (const bool zeroed : {true, false}) {
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      if (buffers[i].zeroed != zeroed) continue;
+      layout.offsets[i] = layout.size_bytes;
+      layout.size_bytes += round_up(buffers[i].size_bytes, alignment_bytes);
+    }
+    if (zeroed) layout.zeroed_bytes = layout.size_bytes;
+  }
+  return layout;
+}
+
+/// A launch of no block is none.
+std::vector<CudaInstance::Launch> CudaInstance::resolve(const std::vector<ConcreteLaunch>& launches) const {
+  std::vector<Launch> resolved;
+  for (const ConcreteLaunch& launch : launches) {
+    if (launch.arguments.size() > max_parameters)
+      throw Error("kernel " + launch.kernel + " has more than " + std::to_string(max_parameters) + " parameters");
+    const CUfunction function = module_->function_for(launch);
+    if (launch.blocks() > 0) resolved.push_back({function, config_of(launch), attributes_of(launch), slots_of(launch)});
+  }
+  return resolved;
+}
+
+void CudaInstance::zero(CUdeviceptr memory, const Layout& layout, CUstream stream) const {
+  if (layout.zeroed_bytes > 0)
+    check(driver_.cuMemsetD8Async(memory, 0, static_cast<size_t>(layout.zeroed_bytes), stream), "zero scratch", driver_);
+}
+
+void CudaInstance::call(std::span<void* const> inputs, std::span<void* const> outputs, CUstream stream, const TakeMemory& take) {
+  std::array<void*, max_tensors> tensors;
+  AK_CHECK(inputs.size() + outputs.size() <= tensors.size(), "the constructor refuses sites with more tensors");
+  std::ranges::copy(outputs, std::ranges::copy(inputs, tensors.begin()).out);
+  const CurrentContext current(*context_);
+  Memory memory;
+  if (layout_.size_bytes > 0) memory.buffers = reinterpret_cast<uintptr_t>(take(layout_.size_bytes));
+  zero(memory.buffers, layout_, stream);
+  if (!prepare_.empty()) find_prepared(tensors, memory, stream, take);
+  bool may_overlap = !memory.prepared_just_now;
+  for (const Launch& launch : launches_) {
+    run(launch, tensors, memory, stream, may_overlap);
+    may_overlap = true;
+  }
+  count_call();
+}
+
+/// Where the stream is being captured and these weights were not met before, their preparation becomes a part of the graph.
+void CudaInstance::find_prepared(std::span<void* const> tensors, Memory& memory, CUstream stream, const TakeMemory& take) {
+  std::vector<void*> weights;
+  for (const size_t input : weight_inputs()) weights.push_back(tensors[input]);
+  const std::lock_guard lock(prepared_mutex_);
+  auto found = std::ranges::find_if(prepared_, [&](const auto& prepared) { return prepared->weights == weights; });
+  if (found != prepared_.end() && !(*found)->stale) {
+    memory.prepared = (*found)->memory.address();
+    return;
+  }
+  memory.prepared_just_now = true;
+  if (is_capturing(stream)) {
+    if (prepared_layout_.size_bytes > 0) memory.prepared = reinterpret_cast<uintptr_t>(take(prepared_layout_.size_bytes));
+    prepare(tensors, memory, stream);
+    return;
+  }
+  const BesideCapture beside(driver_);
+  if (found == prepared_.end()) {
+    prepared_.emplace_back(new Prepared{std::move(weights), DeviceMemory(prepared_layout_.size_bytes, *context_)});
+    found = prepared_.end() - 1;
+  }
+  memory.prepared = (*found)->memory.address();
+  prepare(tensors, memory, stream);
+  check(driver_.cuStreamSynchronize(stream), "prepare weights", driver_);  // calls on other streams will read them
+  (*found)->stale = false;
+}
+
+void CudaInstance::prepare(std::span<void* const> tensors, const Memory& memory, CUstream stream) const {
+  zero(memory.prepared, prepared_layout_, stream);
+  for (const Launch& launch : prepare_) run(launch, tensors, memory, stream, true);
+}
+
+bool CudaInstance::is_capturing(CUstream stream) const {
+  auto status = CU_STREAM_CAPTURE_STATUS_NONE;
+  check(driver_.cuStreamIsCapturing(stream, &status), "ask whether a stream is being captured", driver_);
+  return status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+void CudaInstance::run(const Launch& launch, std::span<void* const> tensors, const Memory& memory, CUstream stream,
+                       bool may_overlap) const {
+  std::array<uint64_t, max_parameters> value;
+  std::array<void*, max_parameters> argument;
+  for (size_t i = 0; i < launch.slots.size(); ++i) {
+    const Slot& slot = launch.slots[i];
+    switch (slot.kind) {
+      case Slot::Kind::value: value[i] = slot.value; break;
+      case Slot::Kind::tensor: value[i] = reinterpret_cast<uintptr_t>(tensors[slot.index]); break;
+      case Slot::Kind::buffer: value[i] = memory.buffers + static_cast<uint64_t>(layout_.offsets[slot.index]); break;
+      case Slot::Kind::prepared: value[i] = memory.prepared + static_cast<uint64_t>(prepared_layout_.offsets[slot.index]); break;
+    }
+    argument[i] = &value[i];
+  }
+  CUlaunchConfig config = launch.config;
+  config.stream = stream;
+  config.attributes = const_cast<CUlaunchAttribute*>(launch.attributes.data());
+  config.attribute_count = static_cast<unsigned>(launch.attributes.size()) - (!may_overlap && overlaps(launch.attributes) ? 1 : 0);
+  check(driver_.cuLaunchKernelEx(&config, launch.function, argument.data(), nullptr), "launch a kernel", driver_);
+}
+
+void CudaInstance::opened_again() {
+  const std::lock_guard lock(prepared_mutex_);
+  for (const auto& prepared : prepared_) prepared->stale = true;
+}
+
+}  // namespace ak::runtime
