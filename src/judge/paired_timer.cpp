@@ -17,7 +17,7 @@ constexpr int most_attempts = 3;                    // at a sample that no other
 constexpr double tolerated_wait_us = 40, tolerated_wait_share = 0.05;  // for a CPU, by all threads together: waking up costs as much
 constexpr double longest_repeated_us = 20'000;                         // a longer launch meets other work whenever there is any
 constexpr double patience = 4;                                         // times maximum_seconds, where too few samples are undisturbed
-constexpr int least_repeats = 5, more_repeats = 4;                     // of a launch, where the device has its own clock
+constexpr double most_repeats = 16, repeated_us = 2000;                // of a launch, where the device has its own clock
 constexpr size_t alone_least = 7, alone_most = 60;
 constexpr double alone_precision = 0.02;
 
@@ -67,7 +67,9 @@ std::optional<Finding> PairedTimer::launch_once(Bench& bench, std::vector<TimedL
   bench.perturb(seed);
   bench.poison_outputs();
   machine_.flush();
-  const int repeats = least_repeats + static_cast<int>(secrets_() % more_repeats);  // the last of them is looked at
+  // The last of them is looked at; nobody can tell which it is.
+  const int usual = static_cast<int>(std::clamp(repeated_us / std::max(bench.last_us(), 1.0), 1.0, most_repeats));
+  const int repeats = usual + static_cast<int>(secrets_() % static_cast<uint64_t>(1 + usual / 2));
   if (auto finding = bench.launch(bench.workers(), Bench::Look::few, repeats)) return finding;
   if (auto finding = bench.check_finished()) return finding;
   if (launches != nullptr) launches->push_back({seed, bench.outputs_hash()});
