@@ -1,7 +1,9 @@
 // The three places, in order.
 #include "bridge/python.h"
 
+#include <chrono>
 #include <cstdlib>
+#include <sstream>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -19,6 +21,19 @@ std::filesystem::path find_python() {
   if (const auto program = find_program("python3")) return *program;
   throw Error("there is no Python: neither " + (cache_directory() / "venv").string() + " nor python3 on PATH",
               "install Python 3.10 or newer with PyTorch (pip install torch), or set AUTOKERNEL_PYTHON to one");
+}
+
+std::vector<std::filesystem::path> python_package(const std::string& name) {
+  constexpr const char* script =
+      "import importlib.util as u, sys\nspec = u.find_spec(sys.argv[1])\nprint(*(spec and spec.submodule_search_locations or []), "
+      "sep='\\n')";
+  const CommandResult result = run_command({.arguments = {find_python().string(), "-c", script, name}}, std::chrono::seconds(20));
+  std::vector<std::filesystem::path> folders;
+  std::istringstream lines(result.status.success() ? result.output : "");
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.empty()) folders.emplace_back(line);
+  }
+  return folders;
 }
 
 }  // namespace ak::bridge

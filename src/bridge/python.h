@@ -2,11 +2,17 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
+#include <vector>
 
 namespace ak::bridge {
 
 /// $AUTOKERNEL_PYTHON, else the environment in ${XDG_CACHE_HOME:-~/.cache}/autokernel/venv, else python3 on PATH.
 /// errors: none of them; AUTOKERNEL_PYTHON names nothing that runs.
 std::filesystem::path find_python();
+
+/// The folders of a package that it has; none where it does not.
+/// errors: as find_python().
+std::vector<std::filesystem::path> python_package(const std::string& name);
 
 }  // namespace ak::bridge

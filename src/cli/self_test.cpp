@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "compile/cpp_compiler.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "judge/self_test.h"

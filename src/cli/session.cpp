@@ -5,6 +5,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "compile/cpp_compiler.h"
+#include "compile/cuda_compiler.h"
 #include "core/error.h"
 #include "core/file.h"
 
@@ -81,8 +83,15 @@ bridge::Worker& Session::worker() {
   return *worker_;
 }
 
-const compile::CppCompiler& Session::compiler() {
-  if (!compiler_) compiler_ = compile::CppCompiler::find(home_directory() / "kernels" / "include", cache_directory() / "compile");
+const compile::Compiler& Session::compiler() {
+  if (compiler_) return *compiler_;
+  const std::filesystem::path headers = home_directory() / "kernels" / "include", cache = cache_directory() / "compile";
+  if (run_.request().backend == "cuda") {
+    compiler_ = std::make_unique<compile::CudaCompiler>(judge::judge_beside_program(), compile::CudaToolkit::find(), headers, cache,
+                                                        compile::cuda_architecture(judge_process().facts().at("compute_capability")));
+  } else {
+    compiler_ = std::make_unique<compile::CppCompiler>(compile::CppCompiler::find(headers, cache));
+  }
   return *compiler_;
 }
 

@@ -47,7 +47,8 @@ class Session {
   /// Facts, ceilings, strategy and seed for the search.
   const search::Settings& settings();
   judge::JudgeProcess& judge_process();
-  const compile::CppCompiler& compiler();
+  /// Of the run's backend.
+  const compile::Compiler& compiler();
 
   /// The one task whose id is, or begins with, `name`.
   /// errors: none or several; lists what there is.
@@ -59,7 +60,7 @@ class Session {
   report::Progress& progress_;
   std::optional<graph::Families> families_;
   std::unique_ptr<bridge::ProcessWorker> worker_;
-  std::optional<compile::CppCompiler> compiler_;
+  std::unique_ptr<compile::Compiler> compiler_;
   std::unique_ptr<judge::JudgeProcess> judge_process_;
   std::unique_ptr<judge::FixtureSource> fixtures_;
   std::unique_ptr<judge::Judge> judge_;

@@ -24,6 +24,8 @@ std::string_view safetensors_name(Dtype dtype);
 Dtype parse_safetensors_dtype(std::string_view name);
 /// The type in a C++ kernel file: "float", "ak::float16", "int64_t".
 std::string_view cpp_name(Dtype dtype);
+/// The type in a CUDA kernel file: "float", "__half", "int64_t".
+std::string_view cuda_name(Dtype dtype);
 
 /// Half a unit in the last place of `dtype` at magnitude `value`, subnormals included. 0 for integers.
 double half_ulp(Dtype dtype, double value);

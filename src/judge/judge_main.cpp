@@ -1,9 +1,10 @@
-// The program autokernel-judge: the judge itself, or with --host a candidate host.
+// The program autokernel-judge: the judge itself, or with --host a candidate host, or with --nvrtc the CUDA compiler.
 #include <signal.h>
 
 #include <cstdio>
 #include <cstring>
 
+#include "compile/nvrtc_main.h"
 #include "core/channel.h"
 #include "core/error.h"
 #include "device/cpu/host_main.h"
@@ -11,6 +12,7 @@
 
 int main(int count, char** arguments) {
   if (count > 1 && std::strcmp(arguments[1], "--host") == 0) return ak::device::cpu::host_main(count, arguments);
+  if (count > 1 && std::strcmp(arguments[1], "--nvrtc") == 0) return ak::compile::nvrtc_main(count, arguments);
   if (count > 1 && std::strcmp(arguments[1], "--version") == 0) {
     std::puts("autokernel-judge " AK_VERSION);
     return 0;

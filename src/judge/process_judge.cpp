@@ -32,7 +32,7 @@ void set_case(Judgement& judgement, const StageCase& stage, const Json& test_cas
 
 }  // namespace
 
-ProcessJudge::ProcessJudge(kernel::Task task, JudgeProcess& process, const compile::CppCompiler& compiler, FixtureSource& fixtures,
+ProcessJudge::ProcessJudge(kernel::Task task, JudgeProcess& process, const compile::Compiler& compiler, FixtureSource& fixtures,
                            JudgeSettings settings)
     : task_(std::move(task)),
       process_(process),

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "compile/cpp_compiler.h"
+#include "compile/compiler.h"
 #include "judge/fixture.h"
 #include "judge/judge.h"
 #include "judge/judge_process.h"
@@ -22,13 +22,13 @@ struct JudgeSettings {
   compile::Limits compile;
 };
 
-/// Judges candidates of one task for the CPU. The order, cheapest first: compile, stage 1, timing against the incumbent, and for what is
+/// Judges candidates of one task. The order, cheapest first: compile, stage 1, timing against the incumbent, and for what is
 /// faster the other stages and once more stage 1 on data that nobody has seen. `evidence.stages` says which stages ran; kept means all
 /// five.
 class ProcessJudge final : public Judge {
  public:
   /// All references outlive the judge; `process` and `compiler` may be shared by the judges of many tasks.
-  ProcessJudge(kernel::Task task, JudgeProcess& process, const compile::CppCompiler& compiler, FixtureSource& fixtures,
+  ProcessJudge(kernel::Task task, JudgeProcess& process, const compile::Compiler& compiler, FixtureSource& fixtures,
                JudgeSettings settings = {});
 
   Judgement judge(const Candidate& candidate, const Candidate* incumbent) override;
@@ -54,7 +54,7 @@ class ProcessJudge final : public Judge {
 
   kernel::Task task_;
   JudgeProcess& process_;
-  const compile::CppCompiler& compiler_;
+  const compile::Compiler& compiler_;
   JudgeSettings settings_;
   FixtureCache fixtures_;
 };

@@ -36,7 +36,7 @@ kernel::Task task_of(const std::string& name, const Json& json) {
 
 Candidate Pair::candidate(bool planted) const { return {file, {{"PLANTED", planted ? 1 : 0}}}; }
 
-SelfTest::SelfTest(const std::filesystem::path& folder, std::filesystem::path judge_executable, const compile::CppCompiler& compiler)
+SelfTest::SelfTest(const std::filesystem::path& folder, std::filesystem::path judge_executable, const compile::Compiler& compiler)
     : compiler_(compiler),
       process_(std::move(judge_executable),
                {{"device", "cpu"},

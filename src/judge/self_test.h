@@ -32,7 +32,7 @@ struct PairResult {
 class SelfTest {
  public:
   /// `folder`: suite.toml and a file a pair. errors: a malformed suite.
-  SelfTest(const std::filesystem::path& folder, std::filesystem::path judge_executable, const compile::CppCompiler& compiler);
+  SelfTest(const std::filesystem::path& folder, std::filesystem::path judge_executable, const compile::Compiler& compiler);
 
   const std::vector<Pair>& pairs() const { return pairs_; }
   /// Compile all candidates, so that nothing compiles while one is timed.
@@ -47,7 +47,7 @@ class SelfTest {
 
   std::map<std::string, kernel::Task> tasks_;
   std::vector<Pair> pairs_;
-  const compile::CppCompiler& compiler_;
+  const compile::Compiler& compiler_;
   JudgeProcess process_;
   SelfTestFixtures fixtures_;
   std::map<std::string, ProcessJudge> judges_;

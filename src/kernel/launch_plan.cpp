@@ -195,13 +195,14 @@ ConcretePlan concrete_plan_from_json(const Json& json) {
 
 std::vector<std::pair<std::string, std::string>> macros(const KernelFile& file, const Task& task, const Point& point) {
   std::vector<std::pair<std::string, std::string>> list;
+  const auto type = file.backend() == Backend::cuda ? cuda_name : cpp_name;
   for (const Tunable& tunable : file.tunables()) {
     const auto chosen = point.find(tunable.name);
     list.emplace_back(tunable.name, std::to_string(chosen != point.end() ? chosen->second : tunable.default_value));
   }
   for (const auto& [name, value] : task.options) list.emplace_back(name, std::to_string(value));
-  for (const Tensor& tensor : task.tensors) list.emplace_back("T_" + tensor.name, cpp_name(tensor.dtype));
-  list.emplace_back("T", cpp_name(task.dtype));
+  for (const Tensor& tensor : task.tensors) list.emplace_back("T_" + tensor.name, type(tensor.dtype));
+  list.emplace_back("T", type(task.dtype));
   if (!task.workload.empty()) {
     for (const auto& [name, value] : task.workload.front().dims) list.emplace_back("AK_DIM_" + name, std::to_string(value));
   }

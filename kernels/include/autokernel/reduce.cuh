@@ -13,6 +13,42 @@ struct Max {
   static __device__ __forceinline__ float join(float a, float b) { return a > b || a != a ? a : b; }
 };
 
+/// The minimum, NaN where either is NaN.
+struct Min {
+  static __device__ __forceinline__ float join(float a, float b) { return a < b || a != a ? a : b; }
+};
+/// The maximum of what is not NaN.
+struct MaxNumber {
+  static __device__ __forceinline__ float join(float a, float b) { return fmaxf(a, b); }
+};
+
+/// e^x: to 2 ulp of float where float is stored, else to 1e-6 relative for |x| < 20, and 0 where e^x is denormal.
+template <class E>
+__device__ __forceinline__ float exponential(float x) {
+  if constexpr (sizeof(E) == 4) return expf(x);
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.4426950408889634f));
+  return y;
+}
+
+/// A sum of exponentials relative to `maximum`. A NaN is not in the maximum but in the sum.
+struct SumExp {
+  float maximum, sum;
+};
+
+/// Add the exponentials of n values, read once.
+template <class E, int n>
+__device__ __forceinline__ void add_exponentials(SumExp& so_far, const float (&values)[n]) {
+  float top = so_far.maximum;
+#pragma unroll
+  for (int i = 0; i < n; ++i) top = fmaxf(top, values[i]);
+  const float pivot = top == -infinity() ? 0.0f : top;
+  float sum = so_far.sum * exponential<E>(so_far.maximum - pivot);
+#pragma unroll
+  for (int i = 0; i < n; ++i) sum += exponential<E>(values[i] - pivot);
+  so_far = {top, sum};
+}
+
 /// Over each group of `group` neighbouring lanes, a power of two; all lanes of the warp call it, each gets the result.
 template <class Op, class V>
 __device__ __forceinline__ V warp_reduce(V value, int group = 32) {
@@ -32,6 +68,14 @@ __device__ __forceinline__ V block_reduce(V value, V neutral, V* room) {
   if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = value;
   __syncthreads();
   return warp_reduce<Op>(threadIdx.x % 32 < blockDim.x / 32 ? room[threadIdx.x % 32] : neutral);
+}
+
+/// The sum over the block, relative to its maximum; `room` is 64 floats of shared memory.
+template <class E>
+__device__ __forceinline__ SumExp block_sum_exp(const SumExp& part, float* room) {
+  const float top = block_reduce<MaxNumber>(part.maximum, -infinity(), room);
+  const float sum = part.maximum == top ? part.sum : part.sum * exponential<E>(part.maximum - top);
+  return {top, block_reduce<Sum>(sum, 0.0f, room + 32)};
 }
 
 }  // namespace ak

@@ -219,4 +219,24 @@ __device__ __forceinline__ void store_vector(E* __restrict__ row, int i, const u
   }
 }
 
+/// Store K vectors a thread of a row; all lanes of the warp call it. `values(k, floats)` gives those of vector k.
+template <class E, int K, class Values>
+__device__ __forceinline__ void store_row(E* __restrict__ row, int count, int thread, int threads, int group, bool aligned,
+                                          const Values& values) {
+  float v[lanes<E>];
+  if (aligned) {
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      values(k, v);
+      store_vector(row, place<E>(k, thread, threads), pack<E>(v), count, true, thread % group, group);
+    }
+  } else {
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      values(k, v);
+      store_vector(row, place<E>(k, thread, threads), pack<E>(v), count, false, thread % group, group);
+    }
+  }
+}
+
 }  // namespace ak

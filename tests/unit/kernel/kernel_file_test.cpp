@@ -195,5 +195,18 @@ TEST(LaunchPlan, MacrosCarryPointOptionsAndTypes) {
   EXPECT_EQ(defined.at("AK_DIM_N"), "96");
 }
 
+TEST(LaunchPlan, MacrosOfACudaFileNameCudasTypes) {
+  std::string text = source;
+  text.replace(text.find("\"cpu\""), 5, "\"cuda\"");
+  Task task = rmsnorm_task();
+  task.dtype = Dtype::float16;
+  for (Tensor& tensor : task.tensors) tensor.dtype = tensor.name == "weight" ? Dtype::bfloat16 : Dtype::float16;
+  const auto list = macros(KernelFile::parse(text, "kernel.cu"), task, {});
+  const std::map<std::string, std::string> defined(list.begin(), list.end());
+  EXPECT_EQ(defined.at("T"), "__half");
+  EXPECT_EQ(defined.at("T_x"), "__half");
+  EXPECT_EQ(defined.at("T_weight"), "__nv_bfloat16");
+}
+
 }  // namespace
 }  // namespace ak::kernel

@@ -1,0 +1,76 @@
+// What turns a kernel file into a module: a child process with limits, its results cached by content.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/process.h"
+
+namespace ak::compile {
+
+using Macros = std::vector<std::pair<std::string, std::string>>;
+
+/// One translation unit: a kernel file's text and the macros of kernel::macros.
+struct Source {
+  std::string text;
+  Macros macros;
+};
+
+struct Result {
+  bool compiled = false;
+  std::filesystem::path module;  // of the cache, where it compiled
+  std::string log;               // the compiler's messages, cut to a readable length; paths relative to the file
+  bool from_cache = false;
+  double seconds = 0;
+};
+
+struct Limits {
+  double seconds = 60;
+  int64_t memory_bytes = int64_t{4} << 30, file_bytes = int64_t{256} << 20;
+};
+
+/// Compiles to modules in `<cache>/<hash>.<ending>`. Safe to use from several threads.
+class Compiler {
+ public:
+  virtual ~Compiler() = default;
+
+  /// errors: the cache cannot be written.
+  Result compile(const Source& source, const Limits& limits = {}) const;
+  /// The same for many, `threads` at a time; in order.
+  std::vector<Result> compile(std::span<const Source> sources, int threads, const Limits& limits = {}) const;
+
+  /// "g++ (Debian 12.2.0-14) 12.2.0", "NVRTC 13.2".
+  const std::string& version() const { return version_; }
+
+ protected:
+  /// `cache`: of all compilers; `ending` of a module's file name.
+  Compiler(std::filesystem::path cache, std::string source_name, std::string ending)
+      : cache_directory_(std::move(cache)), source_name_(std::move(source_name)), ending_(std::move(ending)) {}
+
+  std::string version_, identity_;                     // identity_: whatever else decides the code that comes out
+  std::vector<std::filesystem::path> shown_relative_;  // include directories that a log names files of without
+
+ private:
+  /// What the child compiles: `source_name_`.
+  virtual std::string translation_unit(const Source& source) const { return source.text; }
+  /// The child, whose working directory holds the translation unit, that writes `module_name`.
+  virtual ProcessOptions child(const Source& source, const std::string& module_name, const Limits& limits) const = 0;
+
+  std::string key(const Source& source) const;
+  std::string readable(std::string log) const;
+
+  std::filesystem::path cache_directory_;
+  std::string source_name_, ending_;
+};
+
+/// Every file below a directory with its name, for an identity.
+std::string content_of_headers(const std::filesystem::path& directory);
+
+/// Run a compiler's program in `directory` (empty: ours), messages in English.
+CommandResult run_child(ProcessOptions options, double seconds, const std::filesystem::path& directory = {});
+
+}  // namespace ak::compile

@@ -1,0 +1,74 @@
+// The child's command line; what it does is in nvrtc_main.cpp.
+#include "compile/cuda_compiler.h"
+
+#include "core/error.h"
+#include "core/file.h"
+
+namespace ak::compile {
+namespace {
+
+namespace fs = std::filesystem;
+
+// docs/formats/kernel-file.md. Never --use_fast_math.
+constexpr const char* options[] = {"--std=c++20", "--fmad=true"};
+
+/// Of CUDA's own headers, those that a kernel file may include decide the code, too.
+std::string content_of_toolkit(const CudaToolkit& toolkit) {
+  std::string content;
+  for (const char* name : {"cuda_fp16.h", "cuda_fp16.hpp", "cuda_bf16.h", "cuda_bf16.hpp"})
+    content += read_file_if_exists(toolkit.include_directories.front() / name).value_or("") + '\0';
+  return content;
+}
+
+ProcessOptions nvrtc(const fs::path& judge, const CudaToolkit& toolkit) {
+  return {.arguments = {judge.string(), "--nvrtc", toolkit.nvrtc.string()}};
+}
+
+}  // namespace
+
+std::string cuda_architecture(int64_t compute_capability) {
+  return "sm_" + std::to_string(compute_capability) + (compute_capability >= 90 ? "a" : "");
+}
+
+std::string nvrtc_version(const fs::path& judge, const CudaToolkit& toolkit) {
+  const CommandResult result = run_child(nvrtc(judge, toolkit), 20);
+  if (!result.status.success())
+    throw Error("NVRTC does not load: " + (result.output.empty() ? result.status.text() : result.output),
+                "set AUTOKERNEL_CUDA_HOME to a CUDA toolkit 12 or 13");
+  return result.output.substr(0, result.output.find('\n'));
+}
+
+CudaCompiler::CudaCompiler(fs::path judge, CudaToolkit toolkit, fs::path include_directory, const fs::path& cache_directory,
+                           std::string architecture)
+    : Compiler(cache_directory, "kernel.cu", ".cubin"),
+      judge_(std::move(judge)),
+      toolkit_(std::move(toolkit)),
+      include_directory_(std::move(include_directory)),
+      architecture_(std::move(architecture)) {
+  version_ = nvrtc_version(judge_, toolkit_);
+  identity_ = version_ + architecture_ + content_of_headers(include_directory_) + content_of_toolkit(toolkit_);
+  for (const char* option : options) identity_ += option;
+  shown_relative_ = {include_directory_};
+  shown_relative_.insert(shown_relative_.end(), toolkit_.include_directories.begin(), toolkit_.include_directories.end());
+}
+
+std::string CudaCompiler::translation_unit(const Source& source) const {
+  std::string text = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n";
+  for (const auto& [name, value] : source.macros) text += "#define " + name + " " + value + "\n";
+  return text + "#line 1 \"kernel.cu\"\n" + source.text;
+}
+
+ProcessOptions CudaCompiler::child(const Source&, const std::string& module_name, [[maybe_unused]] const Limits& limits) const {
+  ProcessOptions child = nvrtc(judge_, toolkit_);
+  child.arguments.insert(child.arguments.end(), {architecture_, module_name, include_directory_.string()});
+  for (const fs::path& directory : toolkit_.include_directories) child.arguments.push_back(directory.string());
+  child.arguments.emplace_back("--");
+  child.arguments.insert(child.arguments.end(), std::begin(options), std::end(options));
+  child.arguments.emplace_back("kernel.cu");
+#if !defined(__SANITIZE_ADDRESS__)  // whose shadow is address space of its own
+  child.memory_bytes = limits.memory_bytes;
+#endif
+  return child;
+}
+
+}  // namespace ak::compile

@@ -1,0 +1,35 @@
+// NVRTC for kernel.cu: in a child, as a library that is opened at run time.
+#pragma once
+
+#include "compile/compiler.h"
+#include "compile/cuda_toolkit.h"
+
+namespace ak::compile {
+
+/// "sm_90a" for 90: with the features of that architecture alone where it has any, so a cubin runs on no other.
+std::string cuda_architecture(int64_t compute_capability);
+
+/// Compiles to cubins.
+class CudaCompiler final : public Compiler {
+ public:
+  /// `judge`: the program to start with --nvrtc. `architecture`: "sm_90a".
+  /// errors: NVRTC does not load; the text says why.
+  CudaCompiler(std::filesystem::path judge, CudaToolkit toolkit, std::filesystem::path include_directory,
+               const std::filesystem::path& cache_directory, std::string architecture);
+
+ private:
+  /// Macros stand after CUDA's headers, since those have a T of their own.
+  std::string translation_unit(const Source& source) const override;
+  ProcessOptions child(const Source& source, const std::string& module_name, const Limits& limits) const override;
+
+  std::filesystem::path judge_;
+  CudaToolkit toolkit_;
+  std::filesystem::path include_directory_;
+  std::string architecture_;
+};
+
+/// "NVRTC 13.2", as a child that opens the library says.
+/// errors: the library does not load.
+std::string nvrtc_version(const std::filesystem::path& judge, const CudaToolkit& toolkit);
+
+}  // namespace ak::compile
