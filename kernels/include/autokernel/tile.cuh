@@ -1,6 +1,6 @@
 // A tile of a matrix product by a block: tensor cores (mma.sync) for 16-bit elements, FMA for float; operands of any strides.
 #pragma once
-#include <autokernel/vec.cuh>
+#include <autokernel/mma.cuh>
 
 namespace ak {
 
@@ -108,14 +108,6 @@ class Tile {
     }
   }
 
-  /// `count` elements, zeros behind them. Not inlined: its registers would be everyone's.
-  static __device__ __noinline__ uint4 gather(const E* from, int64_t step, int count) {
-    float values[L];
-#pragma unroll
-    for (int e = 0; e < L; ++e) values[e] = e < count ? to_float(from[e * step]) : 0.0f;
-    return pack<E>(values);
-  }
-
   template <int rows>
   static __device__ __forceinline__ void fetch(uint4 (&v)[share<rows>], const Operand<E>& from, typename Operand<E>::Reads reads,
                                                int64_t first_row, int64_t first_k) {
@@ -131,7 +123,7 @@ class Tile {
       } else {
         const int64_t step = by_rows ? from.row_step : from.depth_step, left = by_rows ? from.rows - row : from.depth - k;
         const bool is_inside = row < from.rows && k < from.depth;
-        v[i] = gather(from.data + row * from.row_step + k * from.depth_step, step, is_inside ? static_cast<int>(min(left, int64_t{L})) : 0);
+        v[i] = gather<E>(from.data + row * from.row_step + k * from.depth_step, step, is_inside ? static_cast<int>(min(left, int64_t{L})) : 0);
       }
     }
   }
@@ -153,19 +145,6 @@ class Tile {
       }
     }
   }
-
-  static __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-    if constexpr (is_half<E>) {
-      asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-          : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-    } else {
-      asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-          : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-    }
-  }
-  static __device__ __forceinline__ uint32_t pair(const E& at) { return *reinterpret_cast<const uint32_t*>(&at); }
 
   __device__ __forceinline__ void add_products() {
     const Room& r = room();
@@ -189,7 +168,7 @@ class Tile {
             const int row = warp_n() + 8 * j + group, at = k + 2 * place;
             const uint32_t b[2] = {pair(r.b[p][row][at]), pair(r.b[p][row][at + 8])};
 #pragma unroll
-            for (int i = 0; i < tiles_m; ++i) mma(sums_[p][i][j], a[i], b);
+            for (int i = 0; i < tiles_m; ++i) mma<E>(sums_[p][i][j], a[i], b);
           }
         }
       }
