@@ -31,7 +31,7 @@ kernel::KernelFile kernel_file(const Json& task, const Json& pair, kernel::Backe
   return kernel::KernelFile::parse(text, origin);
 }
 
-kernel::Task task_of(const std::string& name, const Json& json) {
+kernel::Task read_task(const std::string& name, const Json& json) {
   Json contract = json.at("contract");
   contract.update({{"schema", "autokernel.task/1"}, {"id", name}, {"family", contract.value("family", name)}});
   for (const char* key : {"scalars", "options"}) {
@@ -59,7 +59,7 @@ SelfTest::SelfTest(const std::filesystem::path& folder, std::filesystem::path ju
   const kernel::Backend backend = kernel::parse_backend(device);
   const std::string ending = std::filesystem::path(kernel::file_name(backend)).extension();
   try {
-    for (const auto& [name, json] : suite.at("task").items()) tasks_.emplace(name, task_of(name, json));
+    for (const auto& [name, json] : suite.at("task").items()) tasks_.emplace(name, read_task(name, json));
     for (const Json& shared : suite.at("pair")) {
       const Json json = settings_of(shared, device);
       const std::string name = json.at("name"), task = json.at("task");
