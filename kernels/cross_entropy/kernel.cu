@@ -4,7 +4,7 @@ backend = "cuda"
 
 [tune]
 VECTORS = { values = [1, 2, 4, 8],          default = 4,   tier = 1 }   # vectors of 16 bytes that a thread reads at a time
-THREADS = { values = [128, 256, 512, 1024], default = 512, tier = 1 }   # of a block, which has a row
+THREADS = { values = [128, 256, 512, 1024], default = 256, tier = 1 }   # of a block, which has a row
 SHORT   = { values = [1, 2, 4, 8],          default = 4,   tier = 1 }   # vectors of a thread where a warp holds rows whole
 WARPS   = { values = [1, 2, 4, 8],          default = 4,   tier = 1 }   # of a block there
 require = ["VECTORS * THREADS <= 4096"]                                 # the registers of a multiprocessor
@@ -177,7 +177,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
   write_loss(loss, row, losses, sums, loss_step);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
     cross_entropy_rows(const T* __restrict__ logits, const int64_t* __restrict__ targets, T* __restrict__ losses, float* __restrict__ sums,
                        int64_t V, int64_t row_step, int64_t target_step, int64_t loss_step, int64_t ignore_index, float smoothing) {
   const int64_t target = targets[blockIdx.x * target_step];

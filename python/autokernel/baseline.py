@@ -1,51 +1,118 @@
 """The verb `baseline`: times PyTorch's own ways of doing a task, with a cold cache, interleaved."""
 
+import contextlib
+import dataclasses
 import time
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.overrides import TorchFunctionMode
 
+from autokernel import device as devices
 from autokernel.errors import WorkerError, describe, user_error
 from autokernel.fixtures import build_inputs, read_task
-from autokernel.profile import wait_for
 
 _WARM_UP = 2
-_KINDS = ("eager", "library", "compile")
+_WARM_UP_S = 0.2  # of a CUDA device, so that its clock is up
+_LEAD_US = 20.0
+_COMPILE_MODES = {"compile": None, "compile_max_autotune": "max-autotune-no-cudagraphs"}
+_SDPA_BACKENDS = {
+    "library_flash": SDPBackend.FLASH_ATTENTION,
+    "library_cudnn": SDPBackend.CUDNN_ATTENTION,
+    "library_efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "library_math": SDPBackend.MATH,
+}
+_KINDS = ("eager", "library", *_COMPILE_MODES, *_SDPA_BACKENDS)
+
+
+@dataclasses.dataclass
+class _Prepared:
+    """A way of doing the task: a call without arguments, warmed up."""
+
+    call: object
+    lead_us: float = 0.0
+    about: dict = dataclasses.field(default_factory=dict)  # what the reply says of it beside its samples
 
 
 def baseline(session, arguments, progress):
-    """Samples of each kind: `eager` is the spelling as the model wrote it,
-    `library` the family's reference, `compile` the compiled spelling.
+    """Samples of each kind: `eager` is the spelling as the model wrote it, `library` the family's reference (on CUDA also with each backend
+    of SDPA forced, where it calls that), `compile` and `compile_max_autotune` the compiled spelling.
     """
-    task = read_task(session, arguments)
-    kinds = arguments.get("kinds") or list(_KINDS)
-    unknown = [kind for kind in kinds if kind not in _KINDS]
-    if unknown:
-        raise user_error(f"Unknown baseline '{unknown[0]}': use {', '.join(_KINDS)}.")
-    tensors = build_inputs(task, {**arguments["binding"], "generator": "normal", "seed": arguments.get("seed") or 0})
-    results, calls = {}, {}
+    task, device = read_task(session, arguments), devices.of_request(session, arguments)
+    tensors = build_inputs(task, {**arguments["binding"], "generator": "normal", "seed": arguments.get("seed") or 0}, device)
+    results, prepared = {}, {}
     with torch.no_grad():
+        kinds = _kinds(task, tensors, arguments.get("kinds"), device)
+        if _COMPILE_MODES.keys() & set(kinds):
+            torch._dynamo.reset()
         for position, kind in enumerate(kinds):
             progress(f"Preparing the baseline {kind}", position, len(kinds))
             try:
-                calls[kind] = _prepared(task, tensors, kind)
+                prepared[kind] = _prepare(task, tensors, kind, device)
             except Exception as error:  # a baseline that does not run says so; the others stand
                 results[kind] = {"error": error.message if isinstance(error, WorkerError) else describe(error)}
-        samples = _measure(calls, max(1, int(arguments.get("rounds") or 20)), int(arguments.get("flush_bytes") or 0))
-    return {"kinds": {**results, **{kind: {"samples_us": values} for kind, values in samples.items()}}}
+        rounds, flush_bytes = max(1, int(arguments.get("rounds") or 20)), int(arguments.get("flush_bytes") or 0)
+        samples = _measure(prepared, rounds, devices.Flush(device, flush_bytes), device)
+    for kind, values in samples.items():
+        results[kind] = {"samples_us": values, **prepared[kind].about}
+    del prepared, tensors
+    devices.release(device)
+    return {"kinds": results, **({"tf32": devices.tf32()} if device.type == "cuda" else {})}
 
 
-def _prepared(task, tensors, kind):
-    """A call without arguments, warmed up."""
-    if kind == "library":
+def _kinds(task, tensors, asked, device):
+    """What to time: as asked, and on CUDA every backend of SDPA where `library` calls that."""
+    kinds = list(asked or ["eager", "library", "compile", *(["compile_max_autotune"] if device.type == "cuda" else [])])
+    unknown = [kind for kind in kinds if kind not in _KINDS]
+    if unknown:
+        raise user_error(f"Unknown baseline '{unknown[0]}': use {', '.join(_KINDS)}.")
+    if device.type == "cuda" and "library" in kinds and _calls_sdpa(task, tensors):
+        kinds += [kind for kind in _SDPA_BACKENDS if kind not in kinds]
+    return kinds
+
+
+class _SdpaSeen(TorchFunctionMode):
+    """Notes whether scaled_dot_product_attention is called."""
+
+    seen = False
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        self.seen |= function is torch.nn.functional.scaled_dot_product_attention
+        return function(*args, **(kwargs or {}))
+
+
+def _calls_sdpa(task, tensors):
+    with _SdpaSeen() as mode, contextlib.suppress(Exception):  # where it does not run, preparing it says so
+        task.reference(tensors)
+    return mode.seen
+
+
+def _prepare(task, tensors, kind, device):
+    if kind in _SDPA_BACKENDS:
+        call = _forced(lambda: task.reference(tensors), _SDPA_BACKENDS[kind])
+    elif kind == "library":
         call = lambda: task.reference(tensors)  # noqa: E731
     else:
-        call = _spelled(task, tensors, compiled=kind == "compile")
+        call = _spelled(task, tensors, kind)
     for _ in range(_WARM_UP):
         call()
-    return call
+    if device.type != "cuda":
+        return _Prepared(call)
+    host_us = devices.host_us(device, call)
+    call, no_graph = devices.in_graph(call, device)
+    about = {"host_us": host_us, "graph": no_graph is None, **({"graph_error": no_graph} if no_graph else {})}
+    return _Prepared(call, _LEAD_US + (2 * host_us if no_graph else 0), about)
 
 
-def _spelled(task, tensors, compiled):
+def _forced(call, backend):
+    def forced():
+        with sdpa_kernel(backend):
+            return call()
+
+    return forced
+
+
+def _spelled(task, tensors, kind):
     name = task.table.get("spelling")
     if not name:
         return lambda: task.reference(tensors)
@@ -55,9 +122,8 @@ def _spelled(task, tensors, compiled):
     arguments = {
         tensor["name"]: as_spelled(tensors[tensor["name"]], tensor["shape"], spelling["labels"][tensor["name"]]) for tensor in task.inputs()
     }
-    if compiled:
-        torch._dynamo.reset()
-        function = torch.compile(function, dynamic=False)
+    if kind in _COMPILE_MODES:
+        function = torch.compile(function, mode=_COMPILE_MODES[kind], dynamic=False)
     return lambda: function(**arguments, **scalars)
 
 
@@ -79,17 +145,20 @@ def as_spelled(tensor, shape, labels):
     return tensor
 
 
-def _measure(calls, rounds, flush_bytes):
-    """Samples in microseconds of each call, one of each in every round, the cache emptied before each by reading."""
-    flush = torch.ones(flush_bytes // 4) if flush_bytes >= 4 else None
-    device = torch.device("cpu")
-    samples = {kind: [] for kind in calls}
+def _measure(prepared, rounds, flush, device):
+    """Samples in microseconds of each call, one of each in every round, the cache emptied before each."""
+    _warm(prepared, device)
+    samples = {kind: [] for kind in prepared}
     for _ in range(rounds):
-        for kind, call in calls.items():
-            if flush is not None:
-                flush.sum()
-            start = time.perf_counter_ns()
-            call()
-            wait_for(device)
-            samples[kind].append((time.perf_counter_ns() - start) / 1000)
+        for kind, way in prepared.items():
+            flush()
+            samples[kind].append(devices.elapsed_us(device, way.call, lead_us=way.lead_us))
     return samples
+
+
+def _warm(prepared, device):
+    begin = time.perf_counter()
+    while prepared and device.type == "cuda" and time.perf_counter() - begin < _WARM_UP_S:
+        for way in prepared.values():
+            way.call()
+        devices.synchronise(device)

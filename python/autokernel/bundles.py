@@ -6,6 +6,7 @@ import os
 from autokernel import runtime
 
 SCHEMA = "autokernel.bundle/1"
+_DEVICES = {"cpu": "cpu", "cuda": "cuda", "triton": "cuda"}  # the type of device that a backend's kernels run on
 _EXACT_UP_TO = 14  # overlapping regions that are tried in every combination; more are taken by gain
 
 
@@ -20,6 +21,7 @@ class Bundle:
         self.directory = directory
         self.task = content["task"]
         self.backend = content["backend"]
+        self.device = _DEVICES.get(self.backend, self.backend)
         self.us = float(content["us"])
         self.replaces_us = float(content["replaces_us"])
 
@@ -37,6 +39,11 @@ class Bundle:
         nodes = {**region["inputs"], **region["outputs"]}
         if {tensor["name"] for tensor in tensors} != set(nodes):
             return "made for other tensors"
+        places = {graph.fx_nodes[node].meta["val"].device for node in nodes.values()}
+        if {place.type for place in places} != {self.device}:
+            return "made for another device"
+        if len(places) > 1:
+            return "its tensors are on several devices"
         for tensor in tensors:
             if str(graph.fx_nodes[nodes[tensor["name"]]].meta["val"].dtype) != f"torch.{tensor['dtype']}":
                 return f"made for another dtype of {tensor['name']}"

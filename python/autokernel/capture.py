@@ -36,6 +36,13 @@ def first_line(error):
     return f"{type(error).__name__}: {lines[0]}" if lines else describe(error)
 
 
+def _next_step(loaded):
+    how = "as file.py:function, where the function returns (part, its example inputs)"
+    if loaded.needs_gradients:
+        return f"The model takes gradients in its forward, and kernels serve inference only: name a part of it that takes none, {how}."
+    return f"Name a part of it that can be captured, {how}."
+
+
 def _capture_by_dynamo(loaded, reason):
     graphs, inputs, failures = [], [], []
 
@@ -67,5 +74,6 @@ def _capture_by_dynamo(loaded, reason):
     finally:
         torch._dynamo.reset()
     if not graphs:
-        raise user_error(f"No part of the model could be captured. torch.export: {reason}. Dynamo: {'; '.join(failures) or 'no graph'}")
+        told = f"torch.export: {reason}. Dynamo: {'; '.join(failures) or 'no graph'}"
+        raise user_error(f"No part of the model could be captured. {told}. {_next_step(loaded)}")
     return Capture("dynamo", reason, graphs, inputs)

@@ -82,8 +82,11 @@ def _why_not(gm, example_inputs):
             return "its shapes are dynamic (torch.compile(…, dynamic=False) compiles each shape for itself)"
         if any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda")):
             return "autocast is on"
-        if any(value.device.type != "cpu" for value in example_inputs):
-            return "it is not on the CPU"
+        devices = {value.device for value in tensors if value.dim()}  # a number may stay on the CPU
+        if len(devices) > 1:
+            return f"its tensors are on several devices: {', '.join(sorted(map(str, devices)))}"
+        if any(device.type not in ("cpu", "cuda") for device in devices):
+            return "it is neither on the CPU nor on a CUDA device"
         if any(type(value) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) for value in example_inputs):
             return "it has tensors of a subclass"
     except Exception as error:
@@ -144,11 +147,13 @@ def _replace_region(graph, region, bundle, report):
 
 
 def _call_site(graph, region, bundle):
-    """The call_json of ak_open. `site` tells apart call sites that are equal but for their weights."""
+    """The call_json of ak_open. `site` tells apart call sites that are equal but for their weights, `device` those on several devices."""
     tensors = [t["name"] for t in bundle.task["tensors"] if t["role"] != "output" and not t.get("absent")]
     outputs = [t["name"] for t in bundle.task["tensors"] if t["role"] == "output" and not t.get("absent")]
     inputs = [_spec(name, graph.fx_nodes[region["inputs"][name]]) for name in tensors]
-    return {"site": f"{graph.name}/{min(region['outputs'].values())}", "inputs": inputs,
+    device = next(iter(graph.fx_nodes[name] for name in region["inputs"].values())).meta["val"].device
+    where = {"device": str(device)} if device.type == "cuda" else {}
+    return {"site": f"{graph.name}/{min(region['outputs'].values())}", **where, "inputs": inputs,
             "outputs": [_spec(name, graph.fx_nodes[region["outputs"][name]]) for name in outputs],
             "dims": region["dims"], "strides": region["strides"]}
 

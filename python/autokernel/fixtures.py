@@ -3,10 +3,12 @@
 import dataclasses
 import json
 import os
+import time
 
 import torch
 from torch.utils import _pytree as pytree
 
+from autokernel import device as devices
 from autokernel import expression, generators, safetensors
 from autokernel.errors import describe, user_error
 from autokernel.families import call_accepted, read_family, tensor_dtype
@@ -64,23 +66,43 @@ def read_task(session, arguments):
 
 
 def fixtures(session, arguments, progress):
-    """Write inputs.safetensors and expected.safetensors of a case."""
-    task, case = read_task(session, arguments), arguments["case"]
-    tensors = build_inputs(task, case)
+    """Write inputs.safetensors and expected.safetensors of a case, computed on the device; `seconds` says where the time went."""
+    task, case, device = read_task(session, arguments), arguments["case"], devices.of_request(session, arguments)
+    clock = _Laps(device)
+    tensors = build_inputs(task, case, device)
+    clock.lap("inputs")
     reference, eager = expected(task, tensors, case)
+    clock.lap("expected")
     directory = arguments["directory"]
     os.makedirs(directory, exist_ok=True)
     inputs_path, expected_path = os.path.join(directory, "inputs.safetensors"), os.path.join(directory, "expected.safetensors")
     size = safetensors.write(inputs_path, *_stored_inputs(tensors))
     size += safetensors.write(expected_path, *_stored_outputs(task, case, reference, eager))
-    return {"inputs": inputs_path, "expected": expected_path, "bytes": size}
+    clock.lap("files")
+    del tensors, reference, eager
+    devices.release(device)
+    return {"inputs": inputs_path, "expected": expected_path, "bytes": size, "seconds": clock.seconds}
 
 
-def build_inputs(task, case):
+class _Laps:
+    """Wall-clock seconds of the steps of a request, each with its work on the device."""
+
+    def __init__(self, device):
+        self.device = device
+        self.begin = time.perf_counter()
+        self.seconds = {}
+
+    def lap(self, name):
+        devices.synchronise(self.device)
+        now = time.perf_counter()
+        self.seconds[name], self.begin = now - self.begin, now
+
+
+def build_inputs(task, case, device=devices.CPU):
     """{name: tensor} of a case, with the layout it asks for; a tensor's storage is exactly what it spans."""
     generators.check_generator(case.get("generator") or "normal")
     special = _special_tensor(task, case)
-    return {tensor["name"]: _build(task, case, tensor, position, special) for position, tensor in enumerate(task.inputs())}
+    return {tensor["name"]: _build(task, case, tensor, position, special, device) for position, tensor in enumerate(task.inputs())}
 
 
 def expected(task, tensors, case):
@@ -111,6 +133,8 @@ def _both(task, tensors):
 def _call(task, tensors, how):
     try:
         return task.reference(tensors)
+    except torch.OutOfMemoryError:
+        raise  # no fault of the reference
     except Exception as error:
         raise user_error(f"The reference of {task.table['family']} fails {how}: {describe(error)}", error) from error
 
@@ -120,9 +144,8 @@ def _out_of_range(reference, eager):
         if not narrow.is_floating_point():
             continue
         finite = torch.isfinite(wide)
-        if bool((finite & ~torch.isfinite(narrow)).any()):
-            return True
-        if bool((wide[finite].abs() > _HEADROOM * torch.finfo(narrow.dtype).max).any()):
+        too_large = ~torch.isfinite(narrow) | (wide.abs() > _HEADROOM * torch.finfo(narrow.dtype).max)
+        if bool((finite & too_large).any()):
             return True
     return False
 
@@ -147,11 +170,11 @@ def _special_tensor(task, case):
     return names[case.get("seed", 0) % len(names)] if names else None
 
 
-def _build(task, case, tensor, position, special):
+def _build(task, case, tensor, position, special, device):
     dims, dtype = case["dims"], tensor_dtype(tensor, task.dtype)
     shape = [expression.evaluate(size, dims) for size in tensor["shape"]]
     strides, offset = _layout(case, tensor, shape)
-    random = torch.Generator().manual_seed((case.get("seed", 0) * 7919 + position) % 2**63)
+    random = torch.Generator(device).manual_seed((case.get("seed", 0) * 7919 + position) % 2**63)
     varied = [1 if stride == 0 and size > 1 else size for size, stride in zip(shape, strides)]
     values = _values(task, case, tensor, varied, dtype, special, random)
     return _placed(values, shape, varied, strides, offset)
@@ -203,7 +226,7 @@ def _layout(case, tensor, shape):
 def _placed(values, shape, varied, strides, offset):
     """`values` in a storage of exactly the span of the layout, what lies between being NaN or zero."""
     span = 0 if 0 in shape else 1 + sum((size - 1) * stride for size, stride in zip(shape, strides))
-    storage = torch.full((offset + span,), float("nan") if values.is_floating_point() else 0, dtype=values.dtype)
+    storage = torch.full((offset + span,), float("nan") if values.is_floating_point() else 0, dtype=values.dtype, device=values.device)
     if span:
         storage.as_strided(varied, strides, offset).copy_(values)
     return storage.as_strided(shape, strides, offset)
@@ -211,7 +234,7 @@ def _placed(values, shape, varied, strides, offset):
 
 def whole_storage(tensor):
     """The 1-D storage that a tensor made here lies in."""
-    return torch.empty(0, dtype=tensor.dtype).set_(tensor.untyped_storage())
+    return torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(tensor.untyped_storage())
 
 
 # --- files

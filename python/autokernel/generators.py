@@ -1,6 +1,7 @@
 """Values for the inputs of a task: each generator is a kind of data that breaks some kernels.
 
-Magnitudes depend on the dtype, so that PyTorch's own result in that dtype still means something.
+Magnitudes depend on the dtype, so that PyTorch's own result in that dtype still means something. Values are made on the device of the
+random generator.
 """
 
 import math
@@ -15,11 +16,11 @@ _DECADES = {torch.float16: 2.0, torch.bfloat16: 3.0, torch.float32: 3.0, torch.f
 
 
 def _normal(shape, dtype, random):
-    return torch.randn(shape, generator=random)
+    return torch.randn(shape, generator=random, device=random.device)
 
 
 def _uniform(shape, dtype, random):
-    return torch.rand(shape, generator=random) * 2 - 1
+    return torch.rand(shape, generator=random, device=random.device) * 2 - 1
 
 
 def _large(shape, dtype, random):
@@ -44,20 +45,20 @@ def _positive(shape, dtype, random):
 
 def _mixed_scale(shape, dtype, random):
     decades = _DECADES[dtype]
-    return _normal(shape, dtype, random) * torch.pow(10.0, (torch.rand(shape, generator=random) * 2 - 1) * decades)
+    return _normal(shape, dtype, random) * torch.pow(10.0, (torch.rand(shape, generator=random, device=random.device) * 2 - 1) * decades)
 
 
 def _constant(shape, dtype, random):
-    return torch.full(shape, 1234.0 if torch.rand((), generator=random) < 0.5 else -1234.0)
+    return torch.full(shape, 1234.0 if torch.rand((), generator=random, device=random.device) < 0.5 else -1234.0, device=random.device)
 
 
 def _zeros(shape, dtype, random):
-    return torch.zeros(shape)
+    return torch.zeros(shape, device=random.device)
 
 
 def _alternating(shape, dtype, random):
     """300, -300, …: squares and sums overflow float16, the mean does not."""
-    signs = 1 - 2 * (torch.arange(math.prod(shape)) % 2)
+    signs = 1 - 2 * (torch.arange(math.prod(shape), device=random.device) % 2)
     return signs.reshape(shape) * 300.0
 
 
@@ -72,8 +73,8 @@ def _infinite(shape, dtype, random):
     for row in range(min(len(rows), 2)):
         width = rows.shape[1] if row == 0 and len(rows) > 1 else rows.shape[1] // 2
         rows[row, :width] = -math.inf
-    for row in range(2, len(rows), 3):
-        rows[row, _pick(rows.shape[1], random)] = math.inf if row % 2 else -math.inf
+    chosen = torch.arange(2, len(rows), 3, device=random.device)
+    rows[chosen, _pick_each(chosen, rows.shape[1], random)] = torch.where(chosen % 2 == 1, math.inf, -math.inf)
     if len(rows) == 1 and rows.shape[1] == 1:
         rows[0, 0] = math.inf
     return values
@@ -83,8 +84,8 @@ def _nan(shape, dtype, random):
     """One NaN in every third row; the other rows must stay clean."""
     values = _normal(shape, dtype, random)
     rows = _rows(values)
-    for row in range(0, len(rows), 3):
-        rows[row, _pick(rows.shape[1], random)] = math.nan
+    chosen = torch.arange(0, len(rows), 3, device=random.device)
+    rows[chosen, _pick_each(chosen, rows.shape[1], random)] = math.nan
     return values
 
 
@@ -117,9 +118,9 @@ def check_generator(name):
 def data(name, shape, dtype, random):
     """Values of a data tensor."""
     if dtype == torch.bool:
-        return torch.rand(shape, generator=random) < 0.7
+        return torch.rand(shape, generator=random, device=random.device) < 0.7
     if not dtype.is_floating_point:
-        return torch.randint(-100, 100, shape, generator=random).to(dtype)
+        return torch.randint(-100, 100, shape, generator=random, device=random.device).to(dtype)
     return _GENERATORS[name](tuple(shape), dtype, random).to(dtype)
 
 
@@ -127,7 +128,7 @@ def weight(shape, dtype, random):
     """Values of a weight: around 1 for a vector, of the usual spread 1/sqrt(fan-in) for a matrix."""
     if dtype == torch.bool or not dtype.is_floating_point:
         return data("normal", shape, dtype, random)
-    values = torch.randn(tuple(shape), generator=random)
+    values = torch.randn(tuple(shape), generator=random, device=random.device)
     if len(shape) < 2:
         return (1 + 0.5 * values).to(dtype)
     return (values / math.sqrt(max(shape[-1], 1))).to(dtype)
@@ -135,7 +136,7 @@ def weight(shape, dtype, random):
 
 def index(shape, dtype, limit, ignored, all_ignored, random):
     """Integers in [0, limit): first and last and a repetition among them, and some equal to `ignored` where the contract has one."""
-    values = torch.randint(0, max(limit, 1), tuple(shape), generator=random)
+    values = torch.randint(0, max(limit, 1), tuple(shape), generator=random, device=random.device)
     flat = values.view(-1)
     for place, value in ((0, 0), (flat.numel() - 1, max(limit - 1, 0))):
         if flat.numel() > 1:
@@ -143,7 +144,7 @@ def index(shape, dtype, limit, ignored, all_ignored, random):
     if flat.numel() > 3:
         flat[1] = flat[2]
     if ignored is not None and flat.numel():
-        hidden = torch.rand(flat.shape, generator=random) < 0.125
+        hidden = torch.rand(flat.shape, generator=random, device=random.device) < 0.125
         if flat.numel() > 3:
             hidden[_pick(flat.numel(), random)] = True
         flat[hidden | all_ignored] = ignored
@@ -156,5 +157,10 @@ def _rows(values):
     return values.view(-1, values.shape[-1]) if values.dim() else values.view(1, 1)
 
 
+def _pick_each(rows, size, random):
+    """A column for each of `rows`."""
+    return torch.randint(0, max(size, 1), rows.shape, generator=random, device=random.device)
+
+
 def _pick(size, random):
-    return int(torch.randint(0, size, (), generator=random))
+    return int(torch.randint(0, size, (), generator=random, device=random.device))

@@ -162,6 +162,8 @@ def _value(value):
         return [_value(item) for item in value]
     if isinstance(value, torch.dtype):
         return {"dtype": dtype_name(value)}
+    if isinstance(value, torch.device):
+        return None  # a pattern serves any device; what is combined lies on one anyway
     return {"other": str(value)}
 
 

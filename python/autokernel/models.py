@@ -38,6 +38,7 @@ class Loaded:
     output: object
     needs_gradients: bool
     warnings: list
+    device: torch.device = torch.device("cpu")
 
     def call(self):
         with self.no_gradients():
@@ -67,7 +68,7 @@ def load(name, input_shape=None, dtype=None, device="cpu", seed=0):
     torch.manual_seed(seed)
     kind, model, inputs = _hf(name) if name.startswith("hf:") else _named(name)
     model = _prepared(name, model, torch_dtype, torch_device)
-    loaded = Loaded(name, kind, model, (), {}, None, False, _weight_warnings(model))
+    loaded = Loaded(name, kind, model, (), {}, None, False, _weight_warnings(model), torch_device)
     if inputs is None:
         _make_inputs(loaded, input_shape, torch_dtype or _model_dtype(model), torch_device, seed)
     else:
@@ -89,7 +90,17 @@ def parse_device(name):
         raise user_error(f"Unknown device '{name}': use cpu or cuda.")
     if name.startswith("cuda") and not torch.cuda.is_available():
         raise environment_error("PyTorch sees no CUDA device: use --device cpu, or install a PyTorch with CUDA and its driver.")
-    return torch.device(name)
+    device = torch.device(name)
+    if device.type == "cuda":
+        _check_cuda_index(device)
+        device = torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
+        torch.cuda.set_device(device)  # events and streams are of the current one
+    return device
+
+
+def _check_cuda_index(device):
+    if device.index is not None and device.index >= torch.cuda.device_count():
+        raise user_error(f"There is no device {device}: PyTorch sees {torch.cuda.device_count()}.")
 
 
 # --- finding the model

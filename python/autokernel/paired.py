@@ -5,17 +5,19 @@ import time
 
 import torch
 
+from autokernel import device as devices
+
 _SAMPLE_S = 2e-3  # shorter calls are repeated within a sample, so that the clock's grain does not matter
 _RESAMPLES = 4000
 
 
-def interleaved(functions, rounds, maximum_s):
+def interleaved(functions, rounds, maximum_s, device=devices.CPU):
     """{name: [seconds a call]} of `rounds` rounds A B C C B A, a sample being the mean of a round's two visits.
 
-    Ends early, after at least 5 rounds, when `maximum_s` have passed.
+    Ends early, after at least 5 rounds, when `maximum_s` have passed. On CUDA a sample ends when the device has done its work.
     """
     names = list(functions)
-    repeats = {name: _repeats(functions[name]) for name in names}
+    repeats = {name: _repeats(functions[name], device) for name in names}
     samples = {name: [] for name in names}
     begin = time.perf_counter()
     collecting = gc.isenabled()
@@ -24,7 +26,7 @@ def interleaved(functions, rounds, maximum_s):
         for done in range(rounds):
             visits = {name: 0.0 for name in names}
             for name in names + names[::-1]:
-                visits[name] += _time(functions[name], repeats[name]) / 2
+                visits[name] += _time(functions[name], repeats[name], device) / 2
             for name in names:
                 samples[name].append(visits[name])
             if done >= 4 and time.perf_counter() - begin > maximum_s:
@@ -35,16 +37,14 @@ def interleaved(functions, rounds, maximum_s):
     return samples
 
 
-def _repeats(function):
-    once = min(_time(function, 1) for _ in range(2))
+def _repeats(function, device):
+    once = min(_time(function, 1, device) for _ in range(2))
     return max(1, min(1000, int(_SAMPLE_S / max(once, 1e-7))))
 
 
-def _time(function, repeats):
-    begin = time.perf_counter()
-    for _ in range(repeats):
-        function()
-    return (time.perf_counter() - begin) / repeats
+def _time(function, repeats, device):
+    devices.synchronise(device)
+    return devices.elapsed_us(device, function, repeats) / (1e6 * repeats)
 
 
 def median(values):

@@ -1,11 +1,11 @@
 """The verb `profile`: median time of each node of the captured graphs, and of the whole forward."""
 
 import statistics
-import time
 
 import torch
 from torch.fx import Interpreter
 
+from autokernel import device as devices
 from autokernel.errors import describe, user_error
 from autokernel.graph_json import write_json
 
@@ -13,7 +13,7 @@ WARM_UP = 2
 
 
 def profile(session, arguments, progress):
-    """Interpret each graph node by node with a clock around every node; the whole forward is timed as the model runs."""
+    """Interpret each graph node by node with a clock around every node; the whole forward is timed as the model runs. All warm."""
     loaded, captured = session.require_loaded(), session.require_captured()
     iterations = max(1, int(arguments.get("iterations") or 20))
     device = _device(captured)
@@ -39,53 +39,39 @@ def _device(captured):
 
 def _median_us(call, iterations, device):
     samples = []
-    for iteration in range(iterations + WARM_UP):
-        start = time.perf_counter_ns()
-        call()
-        wait_for(device)
-        samples.append((time.perf_counter_ns() - start) / 1000)
+    for _ in range(iterations + WARM_UP):
+        devices.synchronise(device)
+        samples.append(devices.elapsed_us(device, call))
     return statistics.median(samples[WARM_UP:])
-
-
-def wait_for(device):
-    """Wait until the device has done its work."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def _node_times(graph, inputs, iterations, device):
     if inputs is None:  # captured, but never called
         return {}
     arguments = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in (*graph.lifted, *inputs)]
-    timer = _Timer(graph.module, device)
+    timer = _Timer(graph.module, devices.stopwatch(device))
+    samples = {}
     with torch.no_grad():
         for iteration in range(iterations + WARM_UP):
-            timer.recording = iteration >= WARM_UP
             try:
                 timer.run(*arguments)
             except Exception as error:
                 raise user_error(f"The captured graph {graph.name} does not run: {describe(error)}", error) from error
-    return {f"{graph.name}/{name}": {"us": statistics.median(samples), "calls": 1} for name, samples in timer.samples.items()}
+            for name, us in timer.stopwatch.end().items():
+                if iteration >= WARM_UP:
+                    samples.setdefault(name, []).append(us)
+    return {f"{graph.name}/{name}": {"us": statistics.median(times), "calls": 1} for name, times in samples.items()}
 
 
 class _Timer(Interpreter):
     """Runs a graph with a clock around each node that computes."""
 
-    def __init__(self, module, device):
+    def __init__(self, module, stopwatch):
         super().__init__(module)
-        self.device = device
-        self.samples = {}
-        self.recording = False
+        self.stopwatch = stopwatch
 
     def run_node(self, node):
         if node.op != "call_function":
             return super().run_node(node)
         args, kwargs = self.fetch_args_kwargs_from_env(node)
-        wait_for(self.device)
-        start = time.perf_counter_ns()
-        result = node.target(*args, **kwargs)
-        wait_for(self.device)
-        elapsed_us = (time.perf_counter_ns() - start) / 1000
-        if self.recording:
-            self.samples.setdefault(node.name, []).append(elapsed_us)
-        return result
+        return self.stopwatch.time(node.name, lambda: node.target(*args, **kwargs))

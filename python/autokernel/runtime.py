@@ -55,6 +55,8 @@ def _library():
     library.ak_open.restype = ctypes.c_int64
     library.ak_calls.argtypes = [ctypes.c_int64]
     library.ak_calls.restype = ctypes.c_int64
+    library.ak_weights_changed.argtypes = []
+    library.ak_weights_changed.restype = None
     library.ak_close.argtypes = [ctypes.c_int64]
     library.ak_close.restype = None
     library.ak_last_error.restype = ctypes.c_char_p
@@ -90,6 +92,11 @@ def open_instance(bundle_directory, call):
 def calls(instance):
     """How often the instance was called."""
     return _library().ak_calls(instance)
+
+
+def weights_changed():
+    """To be called after weights were overwritten in place (load_state_dict): kernels on GPUs keep what they prepared of them."""
+    _library().ak_weights_changed()
 
 
 def close_instance(instance):

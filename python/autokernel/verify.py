@@ -5,13 +5,19 @@ import math
 import os
 
 import torch
+from torch.utils import _pytree as pytree
 
+from autokernel import device as devices
 from autokernel import dynamo, paired, parity, runtime
 from autokernel.capture import first_line
 from autokernel.graph_json import write_json
 
 SCHEMA = "autokernel.verification/1"
-BASELINES = ("eager", "torch.compile", "replacement_off")
+EAGER_GRAPH = "eager in a CUDA graph"
+_MODES = {"torch.compile": None}
+_CUDA_MODES = {"torch.compile reduce-overhead": "reduce-overhead", "torch.compile max-autotune": "max-autotune"}  # make CUDA graphs themselves
+_AS_CALLED = {"eager", *_CUDA_MODES}  # never captured here
+_STALE = 0.1  # of the way from the results on other inputs
 _SEEDS = (101, 202)  # of the input sets beside the model's own
 _MAXIMUM_S = 60.0  # of the measurement that is reported
 _TRIAL_S = 15.0  # of one that decides on taking a kernel out
@@ -58,12 +64,14 @@ class Verification:
 
     def __init__(self, loaded, run, rounds, progress):
         self.loaded = loaded
+        self.device = loaded.device
         self.directory = run
         self.rounds = rounds
         self.progress = progress
         self.errors = {}
         self.inputs = [(loaded.args, loaded.kwargs)] + [parity.other_inputs((loaded.args, loaded.kwargs), seed) for seed in _SEEDS]
         self.eager_outputs, self.references = [], []
+        self.no_graph = {}  # name -> why it is timed as it is called
 
     def run(self, exclude):
         self.progress("Computing the model in float64")
@@ -76,7 +84,7 @@ class Verification:
         ours, comparison, taken_out = self._take_out(ours, comparison, baselines)
         self.progress("Measuring end to end")
         samples = self._measure({**baselines, "autokernel": ours.call}, _MAXIMUM_S)
-        return self._result(ours, comparison, taken_out, samples, baselines)
+        return self._result(ours, comparison, taken_out, samples)
 
     # --- what is compared
 
@@ -93,20 +101,52 @@ class Verification:
     def _baselines(self):
         """{name: function}, compiled; what cannot be compiled is in `errors`."""
         made = {"eager": self.loaded.model}
-        try:
-            made["torch.compile"] = torch.compile(entry_of(self.loaded.model), dynamic=False)
-            self._call(made["torch.compile"], self.inputs[0])
-        except Exception as error:
-            del made["torch.compile"]
-            self.errors["torch.compile"] = first_line(error)
+        modes = _MODES if self.device.type == "cpu" else {**_MODES, **_CUDA_MODES}
+        for name, mode in modes.items():
+            try:
+                function = torch.compile(entry_of(self.loaded.model), mode=mode, dynamic=False)
+                self._call(function, self.inputs[0])
+                made[name] = function
+            except Exception as error:
+                self.errors[name] = first_line(error)
+        if self.device.type == "cuda":
+            made[EAGER_GRAPH] = self.loaded.model
         made["replacement_off"] = self._variant([], replace="none").call
         return made
 
     def _measure(self, functions, maximum_s):
-        calls = {name: functools.partial(self._call, function, self.inputs[0]) for name, function in functions.items()}
+        calls = {name: self._timed(name, function) for name, function in functions.items()}
+        if self.no_graph.get(EAGER_GRAPH):  # it would be eager once more
+            self.errors[EAGER_GRAPH] = self.no_graph[EAGER_GRAPH]
+            calls.pop(EAGER_GRAPH, None)
         for call in calls.values():
             call()
-        return paired.interleaved(calls, self.rounds, maximum_s)
+        return paired.interleaved(calls, self.rounds, maximum_s, self.device)
+
+    def _timed(self, name, function):
+        """The call that is timed: on CUDA the replay of its graph, where there can be one, since host overhead is no kernel's merit."""
+        call = functools.partial(self._call, function, self.inputs[0])
+        if self.device.type == "cpu" or name in _AS_CALLED:
+            return call
+        call, self.no_graph[name] = devices.in_graph(call, self.device, functools.partial(self._check_graph, function))
+        return call
+
+    @torch.no_grad()
+    def _check_graph(self, function, replay):
+        """Replay on other inputs, put where the captured ones lie: work that the graph does not hold would give stale results."""
+        stale, fresh = (self._call(function, inputs) for inputs in self.inputs[:2])
+        places, others = (_tensors(inputs) for inputs in self.inputs[:2])
+        originals = [place.clone() for place in places]
+        try:
+            for place, other in zip(places, others):
+                place.copy_(other)
+            replayed = replay()
+            same = all(_nearer(*leaves) for leaves in zip(_tensors(replayed), _tensors(fresh), _tensors(stale)))
+        finally:
+            for place, original in zip(places, originals):
+                place.copy_(original)
+        if not same:
+            raise ValueError("its CUDA graph computes something else")
 
     # --- parity
 
@@ -165,28 +205,28 @@ class Verification:
 
     # --- the result
 
-    def _result(self, ours, comparison, taken_out, samples, baselines):
+    def _result(self, ours, comparison, taken_out, samples):
         replaced = self._replaced(ours)
         return {
-            "schema": SCHEMA, "torch": torch.__version__.split("+")[0], "threads": torch.get_num_threads(), "rounds": len(samples["autokernel"]),
-            "median_us": _us(samples["autokernel"]), "vs": self._versus(samples, baselines),
+            "schema": SCHEMA, "torch": torch.__version__.split("+")[0], "device": self.device.type, "threads": torch.get_num_threads(),
+            "rounds": len(samples["autokernel"]),
+            "median_us": _us(samples["autokernel"]), "vs": self._versus(samples),
             "max_error_over_eager_error": _finite(comparison.max_ratio), "norm_error_over_eager_error": _finite(comparison.norm_ratio),
             "parity": comparison.holds, "parity_problems": sorted(set(comparison.problems)), "input_sets": len(self.inputs),
             "engaged": all(entry["calls"] == entry["regions"] for entry in replaced),
             "replaced": replaced, "regions_left": _counted(ours.report.left), "graphs": ours.report.graphs,
             "graphs_to_inductor": sorted(set(ours.report.fallbacks)), "excluded": [t for t in ours.exclude if t not in {e["task"] for e in taken_out}],
             "taken_out": taken_out,
+            **({"no_graph": {name: why for name, why in self.no_graph.items() if why and name in samples}} if self.device.type == "cuda" else {}),
         }
 
-    def _versus(self, samples, baselines):
+    def _versus(self, samples):
         versus = {}
-        for name in BASELINES:
-            if name not in baselines:
-                versus[name] = {"error": self.errors[name]}
-                continue
-            middle, low, high = paired.speedup(samples[name], samples["autokernel"])
-            versus[name] = {"speedup": middle, "ci_low": low, "ci_high": high, "median_us": _us(samples[name])}
-        return versus
+        for name, times in samples.items():
+            if name != "autokernel":
+                middle, low, high = paired.speedup(times, samples["autokernel"])
+                versus[name] = {"speedup": middle, "ci_low": low, "ci_high": high, "median_us": _us(times)}
+        return {**versus, **{name: {"error": self.errors[name]} for name in (*_CUDA_MODES, *_MODES, EAGER_GRAPH) if name in self.errors}}
 
     def _replaced(self, ours):
         """One entry a task: its regions, how often one forward calls them, and at which shapes."""
@@ -205,6 +245,16 @@ class Verification:
             if region["inputs"] not in entry["shapes"]:
                 entry["shapes"].append(region["inputs"])
         return sorted(entries.values(), key=lambda entry: -entry["us_saved"])
+
+
+def _tensors(tree):
+    return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+
+def _nearer(values, right, wrong):
+    """Whether `values` are `right`, but for what a sum in another order makes, and not `wrong`."""
+    values, right, wrong = (tensor.double().nan_to_num(1.5) for tensor in (values, right, wrong))
+    return bool((values - right).norm() <= _STALE * (right - wrong).norm())
 
 
 def _us(seconds):

@@ -27,7 +27,7 @@ struct Outcome {
   } kind = Kind::done;
   std::string text;
   int signal = 0;
-  double us = 0;         // of a launch, on the judge's clock
+  double us = 0;         // of a launch, on the judge's clock; the median where it was repeated
   double waited_us = 0;  // of it, for how long threads of host and judge together were ready to run and had no CPU
 
   bool ok() const { return kind == Kind::done; }
@@ -35,15 +35,18 @@ struct Outcome {
 
 /// What the judge does off the clock, at moments that the host does not choose.
 struct Moments {
-  std::function<void()> at_start, at_end;  // when the host is ready and has not started; as soon as it says it is done
-  bool awake = false;                      // watch for the end without sleeping, so that nothing happens between the two
+  std::function<void(int repeat, int repeats)> at_start;  // when the host is ready and has not started; may change and push memory
+  std::function<void()> at_end;                           // as soon as it says it is done
+  bool awake = false;                                     // watch for the end without sleeping, so that nothing happens between the two
+  int repeats = 1;  // a device may run the launches as often for one answer, its outputs as they were before each; else once
 };
 
 /// Where in the arena a plan's tensors and scratch lie. Offsets and sizes in bytes.
 struct Placement {
   std::map<std::string, int64_t> pointers;
-  int64_t worker_scratch = -1, worker_stride = 0;  // of the scratch that each worker has to itself, if there is one
-  std::vector<std::pair<int64_t, int64_t>> zeros;  // begin and size of what is zeroed before each launch
+  int64_t worker_scratch = -1, worker_stride = 0;    // of the scratch that each worker has to itself, if there is one
+  std::vector<std::pair<int64_t, int64_t>> zeros;    // begin and size of what is zeroed before each launch
+  std::vector<std::pair<int64_t, int64_t>> written;  // of what a launch may write
 };
 
 class Host {

@@ -127,6 +127,7 @@ device::Placement Bench::placement() const {
   device::Placement result;
   for (const Buffer& each : buffers_) {
     result.pointers[each.name] = each.pointer;
+    if (each.kind != Kind::input && !each.kept && each.bytes > 0) result.written.emplace_back(each.begin, each.bytes);
     if (each.kind != Kind::scratch) continue;
     const kernel::ConcreteScratch& scratch = plan_.scratch[each.index];
     if (scratch.per_worker) {
@@ -222,18 +223,21 @@ void Bench::sample_outputs(Look look) {
   }
 }
 
-std::optional<Finding> Bench::launch(int workers, Look look) {
-  const auto change_late = [this] {
-    for (const Change& change : late_changes_) apply(change);
-    changes_.insert(changes_.end(), late_changes_.begin(), late_changes_.end());
-    late_changes_.clear();
+std::optional<Finding> Bench::launch(int workers, Look look, int repeats) {
+  const auto change_late = [this](int repeat, int of) {  // a part of them before each repeat
+    const auto place = [&](int part) { return static_cast<size_t>(part) * late_changes_.size() / static_cast<size_t>(of); };
+    for (size_t i = place(repeat); i < place(repeat + 1); ++i) {
+      apply(late_changes_[i]);
+      changes_.push_back(late_changes_[i]);
+    }
+    if (repeat + 1 == of) late_changes_.clear();
   };
   const auto at_end = [&] {
     sample_outputs(look);
     hash_at_end_ = look == Look::few ? std::string() : outputs_hash();
   };
-  const device::Outcome outcome =
-      host_.launch(workers, timeout_seconds_, {.at_start = change_late, .at_end = at_end, .awake = look == Look::all_at_once});
+  const device::Outcome outcome = host_.launch(
+      workers, timeout_seconds_, {.at_start = change_late, .at_end = at_end, .awake = look == Look::all_at_once, .repeats = repeats});
   last_us_ = outcome.us;
   last_waited_us_ = outcome.waited_us;
   if (outcome.ok()) return std::nullopt;

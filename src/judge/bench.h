@@ -32,8 +32,9 @@ class Bench {
 
   /// How closely the end of a launch is looked at: a few elements; all of them; all of them at the very moment, at the price of a CPU.
   enum class Look { few, all, all_at_once };
+  /// `repeats`: on a device, for a steadier time; with other inputs and poisoned outputs each.
   /// errors: none; a host that does not finish is a finding.
-  std::optional<Finding> launch(int workers, Look look = Look::few);
+  std::optional<Finding> launch(int workers, Look look = Look::few, int repeats = 1);
   double last_us() const { return last_us_; }
   /// How long the launch's threads waited for a CPU: other work on the machine disturbed it.
   double last_waited_us() const { return last_waited_us_; }

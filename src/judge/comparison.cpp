@@ -7,20 +7,32 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <thread>
 
 #include "core/error.h"
+#include "device/cpu/facts.h"
 
 namespace ak::judge {
 namespace {
 
 constexpr double norm_factor = 4;
+constexpr int64_t elements_a_thread = 1 << 16;
 constexpr int64_t least_norm_elements = 256;  // below, a norm is as strict as one element is exact
 
-double half_to_double(uint16_t bits) {
+double half_value(uint16_t bits) {
   const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
   const double sign = bits & 0x8000 ? -1 : 1;
   if (exponent == 31) return mantissa != 0 ? std::nan("") : sign * INFINITY;
   return sign * (exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(mantissa + 1024, exponent - 25));
+}
+
+double half_to_double(uint16_t bits) {
+  static const std::vector<float> values = [] {
+    std::vector<float> all(1 << 16);
+    for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<float>(half_value(static_cast<uint16_t>(i)));
+    return all;
+  }();
+  return values[bits];
 }
 
 template <class Value>
@@ -82,7 +94,7 @@ std::vector<int64_t> index_of(int64_t linear, const std::vector<int64_t>& shape)
 /// Collects the failing elements of one output.
 class Tally {
  public:
-  explicit Tally(const OutputTensor& output) : output_(output) {}
+  explicit Tally(const OutputTensor& output) : output_(&output) {}
 
   void fail(int64_t linear, double got, double expected, double error, double budget, bool stale) {
     ++failing_;
@@ -90,24 +102,33 @@ class Tally {
     const double excess = std::isnan(error) ? INFINITY : error / std::max(budget, 1e-300);
     if (failing_ > 1 && !(excess > worst_excess_)) return;
     worst_excess_ = excess;
-    worst_ = {{"index", index_of(linear, output_.shape)},
+    worst_ = {{"index", index_of(linear, output_->shape)},
               {"got", number(got)},
               {"expected", number(expected)},
               {"error", number(error)},
               {"budget", number(budget)}};
   }
 
+  /// The failing elements of a later part of the output, too.
+  void add(const Tally& later) {
+    failing_ += later.failing_;
+    stale_ += later.stale_;
+    if (later.failing_ == 0 || (later.failing_ != failing_ && !(later.worst_excess_ > worst_excess_))) return;
+    worst_excess_ = later.worst_excess_;
+    worst_ = later.worst_;
+  }
+
   /// Integers can be equal to the poison by chance, so half of the failing ones have to be.
   std::optional<Finding> finding() const {
     if (failing_ == 0) return std::nullopt;
-    const bool stale = is_floating(output_.dtype) ? stale_ > 0 : 2 * stale_ >= failing_;
+    const bool stale = is_floating(output_->dtype) ? stale_ > 0 : 2 * stale_ >= failing_;
     return Finding{stale ? Verdict::stale_output : Verdict::wrong,
-                   {{"tensor", output_.name}, {"worst", worst_}, {"failing_elements", failing_}, {"elements", output_.elements()}},
+                   {{"tensor", output_->name}, {"worst", worst_}, {"failing_elements", failing_}, {"elements", output_->elements()}},
                    {}};
   }
 
  private:
-  const OutputTensor& output_;
+  const OutputTensor* output_;
   int64_t failing_ = 0, stale_ = 0;
   double worst_excess_ = 0;
   Json worst_;
@@ -139,33 +160,79 @@ double half_ulp_norm(const OutputTensor& output) {
   return std::sqrt(sum);
 }
 
+/// What a part of an output's rows says.
+struct Part {
+  explicit Part(const OutputTensor& output) : tally(output) {}
+  Tally tally;
+  Norms norms;  // squared
+};
+
+struct Subject {
+  const OutputTensor& output;
+  const std::byte* data;
+  double k;
+  const Poison* poison;
+  int64_t at;
+};
+
+void compare_element(const Subject& subject, int64_t linear, int64_t offset, double rms, Part& part) {
+  const OutputTensor& output = subject.output;
+  const int64_t size = size_bytes(output.dtype);
+  const std::byte* place = subject.data + offset * size;
+  const double got = read_floating(output.dtype, place), eager = output.eager[static_cast<size_t>(linear)];
+  const double reference = representable(output.dtype, output.reference[static_cast<size_t>(linear)]);
+  const bool stale = std::isnan(got) && subject.poison != nullptr && subject.poison->untouched(place, subject.at + offset * size, size);
+  if (!stale && !std::isfinite(got) && (same_special(got, reference) || same_special(got, eager))) return;
+  if (stale || !std::isfinite(got) || !std::isfinite(reference)) {
+    const bool as_eager = !stale && std::isfinite(got) && std::isfinite(eager) &&
+                          std::abs(got - eager) <= subject.k * half_ulp(output.dtype, std::abs(eager));
+    if (!as_eager) part.tally.fail(linear, got, reference, std::abs(got - reference), 0, stale);
+    return;
+  }
+  const double error = std::abs(got - reference);
+  const double eager_error = std::isfinite(eager) ? std::abs(eager - reference) : 0;
+  part.norms.error += error * error;
+  part.norms.eager += eager_error * eager_error;
+  double budget = subject.k * std::max(eager_error, rms);
+  if (error <= budget) return;
+  budget = std::max(budget, subject.k * half_ulp(output.dtype, std::abs(reference)));
+  if (error > budget) part.tally.fail(linear, got, reference, error, budget, false);
+}
+
+void compare_rows(const Subject& subject, int64_t begin, int64_t end, Part& part) {
+  const OutputTensor& output = subject.output;
+  const int64_t row = output.shape.empty() ? 1 : output.shape.back(), step = output.shape.empty() ? 0 : output.strides.back();
+  for (int64_t i = begin; i < end; ++i) {
+    const double rms = row_rms(output, i * row, row);
+    int64_t start = 0, rest = i;
+    for (size_t dim = output.shape.size(); dim-- > 1;) {
+      start += rest % output.shape[dim - 1] * output.strides[dim - 1];
+      rest /= output.shape[dim - 1];
+    }
+    for (int64_t j = 0; j < row; ++j) compare_element(subject, i * row + j, start + j * step, rms, part);
+  }
+}
+
 std::optional<Finding> compare_floating(const OutputTensor& output, const std::byte* data, double k, const Poison* poison, int64_t at) {
-  const int64_t size = size_bytes(output.dtype), row = output.shape.empty() ? 1 : output.shape.back();
+  const Subject subject{output, data, k, poison, at};
+  const int64_t elements = output.elements(), row = output.shape.empty() ? 1 : output.shape.back(),
+                rows = elements == 0 ? 0 : elements / row;
+  const int64_t parts =
+      std::clamp<int64_t>(elements / elements_a_thread, 1, std::max<int64_t>(1, std::min<int64_t>(rows, device::cpu::available_cpus())));
+  std::vector<Part> results(static_cast<size_t>(parts), Part(output));
+  std::vector<std::thread> threads;
+  for (int64_t part = 1; part < parts; ++part)
+    threads.emplace_back(
+        [&, part] { compare_rows(subject, rows * part / parts, rows * (part + 1) / parts, results[static_cast<size_t>(part)]); });
+  compare_rows(subject, 0, rows / parts, results[0]);
+  for (std::thread& thread : threads) thread.join();
   Tally tally(output);
   Norms norms;
-  double rms = 0;
-  for_each_element(output.shape, output.strides, [&](int64_t linear, int64_t offset) {
-    if (linear % row == 0) rms = row_rms(output, linear, row);
-    const std::byte* place = data + offset * size;
-    const double got = read_floating(output.dtype, place), eager = output.eager[static_cast<size_t>(linear)];
-    const double reference = representable(output.dtype, output.reference[static_cast<size_t>(linear)]);
-    const bool stale = std::isnan(got) && poison != nullptr && poison->untouched(place, at + offset * size, size);
-    if (!stale && !std::isfinite(got) && (same_special(got, reference) || same_special(got, eager))) return;
-    if (stale || !std::isfinite(got) || !std::isfinite(reference)) {
-      const bool as_eager =
-          !stale && std::isfinite(got) && std::isfinite(eager) && std::abs(got - eager) <= k * half_ulp(output.dtype, std::abs(eager));
-      if (!as_eager) tally.fail(linear, got, reference, std::abs(got - reference), 0, stale);
-      return;
-    }
-    const double error = std::abs(got - reference);
-    const double eager_error = std::isfinite(eager) ? std::abs(eager - reference) : 0;
-    norms.error += error * error;
-    norms.eager += eager_error * eager_error;
-    double budget = k * std::max(eager_error, rms);
-    if (error <= budget) return;
-    budget = std::max(budget, k * half_ulp(output.dtype, std::abs(reference)));
-    if (error > budget) tally.fail(linear, got, reference, error, budget, false);
-  });
+  for (const Part& each : results) {
+    tally.add(each.tally);
+    norms.error += each.norms.error;
+    norms.eager += each.norms.eager;
+  }
   if (auto finding = tally.finding()) return finding;
   if (output.elements() < least_norm_elements || std::sqrt(norms.error) <= norm_factor * std::sqrt(norms.eager)) return std::nullopt;
   const double budget = norm_factor * std::max(std::sqrt(norms.eager), half_ulp_norm(output));

@@ -17,6 +17,7 @@ constexpr int most_attempts = 3;                    // at a sample that no other
 constexpr double tolerated_wait_us = 40, tolerated_wait_share = 0.05;  // for a CPU, by all threads together: waking up costs as much
 constexpr double longest_repeated_us = 20'000;                         // a longer launch meets other work whenever there is any
 constexpr double patience = 4;                                         // times maximum_seconds, where too few samples are undisturbed
+constexpr int least_repeats = 5, more_repeats = 4;                     // of a launch, where the device has its own clock
 constexpr size_t alone_least = 7, alone_most = 60;
 constexpr double alone_precision = 0.02;
 
@@ -66,7 +67,8 @@ std::optional<Finding> PairedTimer::launch_once(Bench& bench, std::vector<TimedL
   bench.perturb(seed);
   bench.poison_outputs();
   machine_.flush();
-  if (auto finding = bench.launch(bench.workers())) return finding;
+  const int repeats = least_repeats + static_cast<int>(secrets_() % more_repeats);  // the last of them is looked at
+  if (auto finding = bench.launch(bench.workers(), Bench::Look::few, repeats)) return finding;
   if (auto finding = bench.check_finished()) return finding;
   if (launches != nullptr) launches->push_back({seed, bench.outputs_hash()});
   if (check_memory || bench.total_bytes() <= always_checked_bytes) return bench.check_memory();

@@ -44,6 +44,7 @@ class Server {
   /// The host of a module, started and loaded if it is not.
   std::optional<Finding> ready(Slot& slot, const std::filesystem::path& module);
   std::optional<Finding> check_once(Bench& bench, int workers);
+  std::optional<Finding> launch_once(Bench& bench);
   std::optional<Finding> warm_up(Bench& bench);
   /// The timed launches again, in a fresh host that remembers nothing.
   std::optional<Finding> replay(const Subject& subject, const CaseData& data, Timing& timing);

@@ -19,11 +19,15 @@ AK_API char* ak_match(const char* graph_json, const char* patterns_json, const c
 /// that names it may be cached across processes.
 AK_API int64_t ak_open(const char* bundle_directory, const char* call_json);
 
-/// Give torch.ops.autokernel.call1 ... call8 their CPU implementation, through PyTorch's C shim in this process. 0, or -1.
+/// Give torch.ops.autokernel.call1 ... call8 their implementation for the CPU, and for CUDA where PyTorch has it, through PyTorch's C shim
+/// in this process. 0, or -1.
 AK_API int ak_register(void);
 
 /// How often the instance was called; -1 where there is none.
 AK_API int64_t ak_calls(int64_t instance);
+
+/// Say that weights were overwritten in place: kernels on GPUs, which do not notice it, prepare them again at their next call.
+AK_API void ak_weights_changed(void);
 
 /// Undo one ak_open.
 AK_API void ak_close(int64_t instance);

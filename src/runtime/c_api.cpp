@@ -82,6 +82,8 @@ int64_t ak_calls(int64_t instance) {
   return found ? found->calls() : -1;
 }
 
+void ak_weights_changed(void) { registry().weights_changed(); }
+
 void ak_close(int64_t instance) { registry().close(instance); }
 
 const char* ak_last_error(void) { return last_error.c_str(); }

@@ -15,6 +15,7 @@ using kernel::ConcreteLaunch;
 
 namespace {
 
+constexpr size_t prepared_kept = 4;       // sets of prepared weights an instance keeps: copies of a model share its instances
 constexpr int64_t alignment_bytes = 256;  // of buffers: what cuMemAlloc gives, enough for bulk copies and tensor maps
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
@@ -106,15 +107,15 @@ void CudaInstance::zero(CUdeviceptr memory, const Layout& layout, CUstream strea
     check(driver_.cuMemsetD8Async(memory, 0, static_cast<size_t>(layout.zeroed_bytes), stream), "zero scratch", driver_);
 }
 
-void CudaInstance::call(std::span<void* const> inputs, std::span<void* const> outputs, CUstream stream, const TakeMemory& take) {
+void CudaInstance::call(std::span<void* const> inputs, std::span<void* const> outputs, CUstream stream, Caller& caller) {
   std::array<void*, max_tensors> tensors;
   AK_CHECK(inputs.size() + outputs.size() <= tensors.size(), "the constructor refuses sites with more tensors");
   std::ranges::copy(outputs, std::ranges::copy(inputs, tensors.begin()).out);
   const CurrentContext current(*context_);
   Memory memory;
-  if (layout_.size_bytes > 0) memory.buffers = reinterpret_cast<uintptr_t>(take(layout_.size_bytes));
+  if (layout_.size_bytes > 0) memory.buffers = reinterpret_cast<uintptr_t>(caller.take(layout_.size_bytes));
   zero(memory.buffers, layout_, stream);
-  if (!prepare_.empty()) find_prepared(tensors, memory, stream, take);
+  if (!prepare_.empty()) find_prepared(tensors, memory, stream, caller);
   bool may_overlap = !memory.prepared_just_now;
   for (const Launch& launch : launches_) {
     run(launch, tensors, memory, stream, may_overlap);
@@ -123,31 +124,37 @@ void CudaInstance::call(std::span<void* const> inputs, std::span<void* const> ou
   count_call();
 }
 
-/// Where the stream is being captured and these weights were not met before, their preparation becomes a part of the graph.
-void CudaInstance::find_prepared(std::span<void* const> tensors, Memory& memory, CUstream stream, const TakeMemory& take) {
+/// Where weights that were not met before come while the stream is being captured, or after too many others, their preparation is a part of
+/// the call, or of the graph.
+void CudaInstance::find_prepared(std::span<void* const> tensors, Memory& memory, CUstream stream, Caller& caller) {
   std::vector<void*> weights;
   for (const size_t input : weight_inputs()) weights.push_back(tensors[input]);
   const std::lock_guard lock(prepared_mutex_);
-  auto found = std::ranges::find_if(prepared_, [&](const auto& prepared) { return prepared->weights == weights; });
-  if (found != prepared_.end() && !(*found)->stale) {
+  const auto found = std::ranges::find_if(prepared_, [&](const auto& prepared) { return prepared->weights == weights; });
+  const bool known = found != prepared_.end();
+  if (known && !(*found)->stale) {
     memory.prepared = (*found)->memory.address();
     return;
   }
   memory.prepared_just_now = true;
-  if (is_capturing(stream)) {
-    if (prepared_layout_.size_bytes > 0) memory.prepared = reinterpret_cast<uintptr_t>(take(prepared_layout_.size_bytes));
+  if (is_capturing(stream) || (!known && prepared_.size() == prepared_kept)) {
+    if (prepared_layout_.size_bytes > 0) memory.prepared = reinterpret_cast<uintptr_t>(caller.take(prepared_layout_.size_bytes));
     prepare(tensors, memory, stream);
     return;
   }
   const BesideCapture beside(driver_);
-  if (found == prepared_.end()) {
-    prepared_.emplace_back(new Prepared{std::move(weights), DeviceMemory(prepared_layout_.size_bytes, *context_)});
-    found = prepared_.end() - 1;
-  }
-  memory.prepared = (*found)->memory.address();
+  Prepared& prepared = known ? **found : add_prepared(std::move(weights), caller);
+  memory.prepared = prepared.memory.address();
   prepare(tensors, memory, stream);
   check(driver_.cuStreamSynchronize(stream), "prepare weights", driver_);  // calls on other streams will read them
-  (*found)->stale = false;
+  prepared.stale = false;
+}
+
+CudaInstance::Prepared& CudaInstance::add_prepared(std::vector<void*> weights, Caller& caller) {
+  std::vector<std::shared_ptr<void>> kept;
+  for (const size_t input : weight_inputs()) kept.push_back(caller.keep(input));
+  prepared_.emplace_back(new Prepared{std::move(weights), std::move(kept), DeviceMemory(prepared_layout_.size_bytes, *context_)});
+  return *prepared_.back();
 }
 
 void CudaInstance::prepare(std::span<void* const> tensors, const Memory& memory, CUstream stream) const {
@@ -182,7 +189,7 @@ void CudaInstance::run(const Launch& launch, std::span<void* const> tensors, con
   check(driver_.cuLaunchKernelEx(&config, launch.function, argument.data(), nullptr), "launch a kernel", driver_);
 }
 
-void CudaInstance::opened_again() {
+void CudaInstance::weights_changed() {
   const std::lock_guard lock(prepared_mutex_);
   for (const auto& prepared : prepared_) prepared->stale = true;
 }

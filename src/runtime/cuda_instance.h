@@ -1,7 +1,6 @@
 // A finished kernel on a GPU: launches go to the caller's stream, and may be captured in a CUDA graph.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -14,9 +13,16 @@
 
 namespace ak::runtime {
 
-/// Memory of the device for one call, good for work on its stream until the call returns, as PyTorch's caching allocator gives it.
-/// errors: none left.
-using TakeMemory = std::function<void*(int64_t size_bytes)>;
+/// What a call asks of PyTorch.
+class Caller {
+ public:
+  virtual ~Caller() = default;
+  /// Memory of the device, good for work on the call's stream until the call returns.
+  /// errors: none left.
+  virtual void* take(int64_t size_bytes) = 0;
+  /// No other tensor gets the memory of this input for as long as the result lives.
+  virtual std::shared_ptr<void> keep(size_t input) = 0;
+};
 
 class CudaInstance : public Instance {
  public:
@@ -28,9 +34,9 @@ class CudaInstance : public Instance {
   int device_index() const { return context_->index(); }
 
   /// Launch on `stream` what computes the outputs from inputs that have no difference(). Any thread may call, several at the same time.
-  void call(std::span<void* const> inputs, std::span<void* const> outputs, device::cuda::CUstream stream, const TakeMemory& take);
+  void call(std::span<void* const> inputs, std::span<void* const> outputs, device::cuda::CUstream stream, Caller& caller);
 
-  void opened_again() override;
+  void weights_changed() override;
 
  private:
   struct Launch {
@@ -51,7 +57,8 @@ class CudaInstance : public Instance {
   };
   /// What [[prepare]] made of one set of weights. It stays until the instance is closed, since a graph may hold its address.
   struct Prepared {
-    std::vector<void*> weights;  // their addresses
+    std::vector<void*> weights;               // their addresses
+    std::vector<std::shared_ptr<void>> kept;  // so that these stay theirs
     DeviceMemory memory;
     bool stale = true;  // to be made, or made again in place
   };
@@ -59,7 +66,8 @@ class CudaInstance : public Instance {
   static Layout lay_out(const std::vector<Buffer>& buffers);
   std::vector<Launch> resolve(const std::vector<kernel::ConcreteLaunch>& launches) const;
   void zero(device::cuda::CUdeviceptr memory, const Layout& layout, device::cuda::CUstream stream) const;
-  void find_prepared(std::span<void* const> tensors, Memory& memory, device::cuda::CUstream stream, const TakeMemory& take);
+  void find_prepared(std::span<void* const> tensors, Memory& memory, device::cuda::CUstream stream, Caller& caller);
+  Prepared& add_prepared(std::vector<void*> weights, Caller& caller);
   void prepare(std::span<void* const> tensors, const Memory& memory, device::cuda::CUstream stream) const;
   bool is_capturing(device::cuda::CUstream stream) const;
   void run(const Launch& launch, std::span<void* const> tensors, const Memory& memory, device::cuda::CUstream stream,

@@ -27,8 +27,8 @@ class Instance {
   /// Empty if these tensors are what the instance was opened for, else what differs.
   std::string difference(std::span<const TensorView> inputs) const;
 
-  /// The call site was compiled anew, perhaps with other weights at the addresses of the old ones.
-  virtual void opened_again() {}
+  /// Weights may have been overwritten in place: prepare them again where the instance does not notice that by itself.
+  virtual void weights_changed() {}
 
  protected:
   struct Slot {

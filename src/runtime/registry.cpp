@@ -135,7 +135,7 @@ int64_t Registry::open(const std::string& bundle_directory, const std::string& c
   const std::unique_lock lock(mutex_);
   if (const auto found = entries_.find(number); found != entries_.end()) {
     require_same_gpu(*found->second.instance, surroundings);
-    found->second.instance->opened_again();
+    found->second.instance->weights_changed();
     ++found->second.users;
     return number;
   }
@@ -147,6 +147,11 @@ std::shared_ptr<Instance> Registry::find(int64_t number) const {
   const std::shared_lock lock(mutex_);
   const auto found = entries_.find(number);
   return found == entries_.end() ? nullptr : found->second.instance;
+}
+
+void Registry::weights_changed() {
+  const std::unique_lock lock(mutex_);
+  for (const auto& [number, entry] : entries_) entry.instance->weights_changed();
 }
 
 void Registry::close(int64_t number) {

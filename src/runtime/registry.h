@@ -28,6 +28,9 @@ class Registry {
   /// Null where there is none.
   std::shared_ptr<Instance> find(int64_t number) const;
 
+  /// Of any model: instances that do not notice it by themselves prepare their weights again.
+  void weights_changed();
+
   void close(int64_t number);
 
  private:

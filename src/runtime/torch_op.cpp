@@ -112,27 +112,29 @@ void call_on_cpu(Instance& instance, std::span<const TorchValue> tensors, std::s
                                            std::span(addresses.outputs).first(results.size()), torch().shim.torch_parallel_for);
 }
 
-/// Memory from PyTorch's caching allocator, which knows of streams and of graphs that are being captured. It goes back at the end of the
-/// call, and from there on serves later work of the same stream or graph alone.
-class CallMemory {
- public:
-  explicit CallMemory(int32_t index) : index_(index) {}
-  ~CallMemory() {
-    for (TorchTensor* tensor : tensors_) torch().shim.aoti_torch_delete_tensor_object(tensor);
-  }
-  CallMemory(const CallMemory&) = delete;
-  CallMemory& operator=(const CallMemory&) = delete;
+void delete_tensor(TorchTensor* tensor) { torch().shim.aoti_torch_delete_tensor_object(tensor); }
 
-  void* take(int64_t size_bytes) {
+/// Memory is from PyTorch's caching allocator, which knows of streams and of graphs that are being captured. It goes back at the end of the
+/// call, and from there on serves later work of the same stream or graph alone.
+class TorchCaller : public Caller {
+ public:
+  TorchCaller(std::span<const TorchValue> inputs, int32_t device_index) : inputs_(inputs), device_index_(device_index) {}
+
+  void* take(int64_t size_bytes) override {
     constexpr int64_t stride = 1;
-    tensors_.reserve(tensors_.size() + 1);
-    tensors_.push_back(allocate({&size_bytes, 1}, {&stride, 1}, Dtype::uint8, torch().cuda, index_));
-    return data_of(tensors_.back());
+    taken_.emplace_back(allocate({&size_bytes, 1}, {&stride, 1}, Dtype::uint8, torch().cuda, device_index_), delete_tensor);
+    return data_of(taken_.back().get());
+  }
+  std::shared_ptr<void> keep(size_t input) override {
+    TorchTensor* handle = nullptr;
+    require(torch().shim.aoti_torch_new_tensor_handle(handle_of(inputs_[input]), &handle), "keep a weight");
+    return std::shared_ptr<TorchTensor>(handle, delete_tensor);
   }
 
  private:
-  int32_t index_;
-  std::vector<TorchTensor*> tensors_;
+  std::span<const TorchValue> inputs_;
+  int32_t device_index_;
+  std::vector<std::unique_ptr<TorchTensor, void (*)(TorchTensor*)>> taken_;
 };
 
 /// errors: a tensor that is not on the kernel's GPU.
@@ -152,9 +154,9 @@ void call_on_cuda(Instance& instance, std::span<const TorchValue> tensors, std::
   const Addresses addresses = addresses_of(instance, tensors, results, torch().cuda, index);
   void* stream = nullptr;
   require(torch().shim.aoti_torch_get_current_cuda_stream(index, &stream), "name its current stream");
-  CallMemory memory(index);
+  TorchCaller caller(tensors, index);
   on_cuda.call(std::span(addresses.inputs).first(tensors.size()), std::span(addresses.outputs).first(results.size()),
-               static_cast<device::cuda::CUstream>(stream), [&memory](int64_t size_bytes) { return memory.take(size_bytes); });
+               static_cast<device::cuda::CUstream>(stream), caller);
 }
 
 /// The whole call; null if all is well, else the text of the error, which lives as long as the thread.

@@ -26,6 +26,7 @@ using TorchRangeFunction = void (*)(int64_t begin, int64_t end, void* context);
   X(aoti_torch_get_dtype, int32_t, (TorchTensor*, int32_t*))                                                                \
   X(aoti_torch_empty_strided, int32_t, (int64_t, const int64_t*, const int64_t*, int32_t, int32_t, int32_t, TorchTensor**)) \
   X(aoti_torch_delete_tensor_object, int32_t, (TorchTensor*))                                                               \
+  X(aoti_torch_new_tensor_handle, int32_t, (TorchTensor*, TorchTensor**))                                                   \
   X(aoti_torch_get_device_type, int32_t, (TorchTensor*, int32_t*))                                                          \
   X(aoti_torch_get_device_index, int32_t, (TorchTensor*, int32_t*))                                                         \
   X(aoti_torch_get_current_device_index, int32_t, (int32_t*))                                                               \

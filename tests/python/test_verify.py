@@ -229,7 +229,7 @@ def test_rounds_visit_every_function_twice_in_both_orders():
     visited = []
     functions = {name: lambda name=name: visited.append(name) for name in "abc"}
     original = paired._repeats
-    paired._repeats = lambda function: 1
+    paired._repeats = lambda function, device: 1
     try:
         samples = paired.interleaved(functions, 6, maximum_s=1e9)
     finally:

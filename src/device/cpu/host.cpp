@@ -319,7 +319,7 @@ Outcome Host::run(Request verb, int workers, double timeout_seconds, const Momen
   Outcome outcome = wait_for(status_->armed, sequence_, now_ns() + static_cast<int64_t>(limits_.load_seconds * 1e9));
   if (!outcome.ok()) return outcome;
 
-  if (moments.at_start) moments.at_start();
+  if (moments.at_start) moments.at_start(0, 1);
   const double waited_before_us = waited_us();
   const int64_t start = now_ns();
   command_->go.store(sequence_, std::memory_order_release);

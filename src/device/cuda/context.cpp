@@ -31,8 +31,6 @@ Context::Context(int index, const std::filesystem::path& builtin) {
   check(cuda.cuDeviceGet(&device_, index), "find the device");
   check(cuda.cuCtxCreate(&context_, 0, device_), "make a context");
   check(cuda.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "make a stream");
-  check(cuda.cuEventCreate(&begin_, 0), "make an event");
-  check(cuda.cuEventCreate(&end_, 0), "make an event");
   const std::string image = read_file(builtin);
   check(cuda.cuModuleLoadData(&builtin_, image.data()), "load the judge's own kernels");
   read_ = this->builtin("builtin_read");
@@ -94,26 +92,42 @@ CUresult Context::flush() const {
   return launch(reading);
 }
 
-Context::Timed Context::timed(const std::function<CUresult()>& enqueue, double timeout_seconds) {
+Context::Timed Context::timed(const std::function<CUresult()>& enqueue, double timeout_seconds, int repeats,
+                              const std::function<CUresult(int)>& before) {
   const Driver& cuda = driver();
+  while (events_.size() < static_cast<size_t>(repeats)) {
+    auto& [begin, end] = events_.emplace_back();
+    check(cuda.cuEventCreate(&begin, 0), "make an event");
+    check(cuda.cuEventCreate(&end, 0), "make an event");
+  }
   Timed timed;
-  timed.result = flush();
-  if (timed.result == CUDA_SUCCESS) timed.result = cuda.cuEventRecord(begin_, stream_);
-  if (timed.result == CUDA_SUCCESS) timed.result = enqueue();
-  if (timed.result == CUDA_SUCCESS) timed.result = cuda.cuEventRecord(end_, stream_);
+  const auto then = [&](const auto& next) {
+    if (timed.result == CUDA_SUCCESS) timed.result = next();
+  };
+  for (int i = 0; i < repeats; ++i) {
+    const auto& [begin, end] = events_[static_cast<size_t>(i)];
+    if (before) then([&] { return before(i); });
+    then([&] { return flush(); });
+    then([&] { return cuda.cuEventRecord(begin, stream_); });
+    then(enqueue);
+    then([&] { return cuda.cuEventRecord(end, stream_); });
+  }
   if (timed.result != CUDA_SUCCESS) return timed;
+  const CUevent last = events_[static_cast<size_t>(repeats - 1)].second;
   const auto start = std::chrono::steady_clock::now();
-  while ((timed.result = cuda.cuEventQuery(end_)) == CUDA_ERROR_NOT_READY) {
+  while ((timed.result = cuda.cuEventQuery(last)) == CUDA_ERROR_NOT_READY) {
     const auto waited = std::chrono::steady_clock::now() - start;
-    if (waited > std::chrono::duration<double>(timeout_seconds)) {
+    if (waited > std::chrono::duration<double>(timeout_seconds * repeats)) {
       timed.timed_out = true;
       return timed;
     }
     if (waited > awake) std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
-  float milliseconds = 0;
-  if (timed.result == CUDA_SUCCESS) timed.result = cuda.cuEventElapsedTime(&milliseconds, begin_, end_);
-  timed.us = static_cast<double>(milliseconds) * 1e3;
+  std::vector<float> milliseconds(static_cast<size_t>(repeats));
+  for (size_t i = 0; i < milliseconds.size(); ++i)
+    then([&] { return cuda.cuEventElapsedTime(&milliseconds[i], events_[i].first, events_[i].second); });
+  std::ranges::sort(milliseconds);
+  timed.us = 500.0 * (milliseconds[milliseconds.size() / 2] + milliseconds[(milliseconds.size() - 1) / 2]);
   return timed;
 }
 

@@ -46,13 +46,15 @@ class Context {
   /// Enqueue reading a buffer of flush_bytes().
   CUresult flush() const;
 
-  /// Time between two events around what `enqueue` puts on the stream, L2 emptied before; the host's side waits at most so long.
+  /// Median time between two events around what `enqueue` puts on the stream, L2 emptied before; the host's side waits at most so long.
+  /// `before`: off the clock, with the number of the repeat.
   struct Timed {
     CUresult result = CUDA_SUCCESS;
     bool timed_out = false;
     double us = 0;
   };
-  Timed timed(const std::function<CUresult()>& enqueue, double timeout_seconds);
+  Timed timed(const std::function<CUresult()>& enqueue, double timeout_seconds, int repeats = 1,
+              const std::function<CUresult(int)>& before = {});
 
   /// errors: no memory.
   Arena take_arena(int64_t bytes);
@@ -66,7 +68,7 @@ class Context {
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
   CUstream stream_ = nullptr;
-  CUevent begin_ = nullptr, end_ = nullptr;
+  std::vector<std::pair<CUevent, CUevent>> events_;  // of a repeat each
   CUmodule builtin_ = nullptr;
   CUfunction read_ = nullptr;
   CUdeviceptr flush_buffer_ = 0;

@@ -38,6 +38,7 @@ Host::~Host() {
   if (context_.lost()) return;
   if (module_ != nullptr) driver().cuModuleUnload(module_);
   context_.give_back(arena_);
+  context_.give_back(image_);
 }
 
 Outcome Host::load() {
@@ -139,6 +140,7 @@ Outcome Host::install(const kernel::ConcretePlan& plan, const Placement& placeme
   launches_.clear();
   prepares_.clear();
   zeros_ = placement.zeros;
+  written_ = placement.written;
   if (placement.worker_scratch >= 0) return {Outcome::Kind::does_not_fit, "a device has no scratch per worker", 0, 0, 0};
   for (const auto& [list, ready] : {std::pair(&plan.launches, &launches_), std::pair(&plan.prepares, &prepares_)}) {
     for (const kernel::ConcreteLaunch& each : *list) {
@@ -157,8 +159,31 @@ Outcome Host::failed(CUresult result) {
   return {Outcome::Kind::crashed, text_of(result), 0, 0, 0};
 }
 
+CUresult Host::keep_image() {
+  if (image_.bytes < arena_.bytes) {
+    context_.give_back(std::exchange(image_, {}));
+    image_ = context_.take_arena(arena_.bytes);
+  }
+  CUresult result = CUDA_SUCCESS;
+  for (const auto& [begin, bytes] : written_) {
+    const auto at = static_cast<uint64_t>(begin);
+    if (result == CUDA_SUCCESS)
+      result = driver().cuMemcpyDtoDAsync(image_.device + at, arena_.device + at, static_cast<size_t>(bytes), context_.stream());
+  }
+  return result;
+}
+
+CUresult Host::restore_image() {
+  CUresult result = CUDA_SUCCESS;
+  for (const auto& [begin, bytes] : written_) {
+    const auto at = static_cast<uint64_t>(begin);
+    if (result == CUDA_SUCCESS)
+      result = driver().cuMemcpyDtoDAsync(arena_.device + at, image_.device + at, static_cast<size_t>(bytes), context_.stream());
+  }
+  return result;
+}
+
 Outcome Host::run(const std::vector<Launch>& launches, double timeout_seconds, const Moments& moments) {
-  if (moments.at_start) moments.at_start();
   const auto enqueue = [&] {
     CUresult result = CUDA_SUCCESS;
     for (const auto& [begin, bytes] : zeros_) {
@@ -168,8 +193,13 @@ Outcome Host::run(const std::vector<Launch>& launches, double timeout_seconds, c
     for (size_t i = 0; i < launches.size() && result == CUDA_SUCCESS; ++i) result = context_.launch(launches[i]);
     return result;
   };
-  if (const CUresult pushed = push_all(); pushed != CUDA_SUCCESS) return failed(pushed);
-  const Context::Timed timed = context_.timed(enqueue, timeout_seconds);
+  const auto before = [&](int repeat) {
+    if (moments.at_start) moments.at_start(repeat, moments.repeats);
+    CUresult result = push_all();
+    if (result == CUDA_SUCCESS && moments.repeats > 1) result = repeat == 0 ? keep_image() : restore_image();
+    return result;
+  };
+  const Context::Timed timed = context_.timed(enqueue, timeout_seconds, moments.repeats, before);
   if (timed.timed_out) {
     context_.set_lost();
     return {Outcome::Kind::timed_out, {}, 0, 0, 0};

@@ -32,16 +32,18 @@ class Host final : public device::Host {
   std::string misfit(const Launch& launch) const;
   Outcome run(const std::vector<Launch>& launches, double timeout_seconds, const Moments& moments);
   CUresult push_all();
+  CUresult keep_image();
+  CUresult restore_image();
   Outcome failed(CUresult result);
 
   Context& context_;
   std::filesystem::path path_;
   Bindings facts_;
   CUmodule module_ = nullptr;
-  Arena arena_;
+  Arena arena_, image_;                             // image_: of what a repeated launch may write, as it was before
   std::vector<std::pair<int64_t, int64_t>> dirty_;  // begin and end
   std::vector<Launch> launches_, prepares_;
-  std::vector<std::pair<int64_t, int64_t>> zeros_;
+  std::vector<std::pair<int64_t, int64_t>> zeros_, written_;  // begin and size; written_: poisoned before each launch
 };
 
 }  // namespace ak::device::cuda

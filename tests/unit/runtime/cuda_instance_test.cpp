@@ -48,6 +48,19 @@ Argument real(double value) { return {Kind::real, {}, 0, value}; }
 void* address(uintptr_t value) { return reinterpret_cast<void*>(value); }
 const CUstream stream = reinterpret_cast<CUstream>(uintptr_t{77});
 
+struct RecordingCaller : Caller {
+  void* take(int64_t bytes) override {
+    recording().log.push_back("take " + std::to_string(bytes));
+    return address(0x5000);
+  }
+  std::shared_ptr<void> keep(size_t input) override {
+    inputs.push_back(input);
+    return kept;
+  }
+  std::vector<size_t> inputs;
+  std::shared_ptr<int> kept = std::make_shared<int>();
+};
+
 class CudaInstanceTest : public testing::Test {
  protected:
   CudaInstanceTest() {
@@ -88,15 +101,13 @@ class CudaInstanceTest : public testing::Test {
     void* outputs[] = {address(0x300)};
     recording().log.clear();
     recording().launches.clear();
-    instance.call(inputs, outputs, stream, [](int64_t bytes) {
-      recording().log.push_back("take " + std::to_string(bytes));
-      return address(0x5000);
-    });
+    instance.call(inputs, outputs, stream, caller_);
   }
   const std::vector<std::string>& log() { return recording().log; }
   const fakes::RecordedLaunch& launched(size_t i = 0) { return recording().launches.at(i); }
 
   const Driver& driver_ = fakes::recording_driver();
+  RecordingCaller caller_;
 };
 
 TEST_F(CudaInstanceTest, a_launch_has_the_grid_the_arguments_and_the_stream_of_its_call) {
@@ -179,11 +190,33 @@ TEST_F(CudaInstanceTest, weights_are_prepared_once_for_each_address_and_ready_be
   EXPECT_EQ(launched().arguments[1], packed);
 }
 
-TEST_F(CudaInstanceTest, opened_again_prepares_anew_in_place_since_a_graph_may_hold_the_address) {
+TEST_F(CudaInstanceTest, weights_that_were_prepared_keep_their_addresses_until_it_is_closed) {
+  auto instance = adding();
+  call(*instance);
+  call(*instance);
+  EXPECT_THAT(caller_.inputs, ElementsAre(1));
+  EXPECT_EQ(caller_.kept.use_count(), 2);
+  instance.reset();
+  EXPECT_EQ(caller_.kept.use_count(), 1);
+}
+
+TEST_F(CudaInstanceTest, weights_that_are_new_at_every_call_are_prepared_in_the_call_and_hold_no_memory) {
+  const auto instance = adding(true);
+  for (uintptr_t weight = 0x1000; weight < 0x1004; ++weight) call(*instance, weight);
+  for (uintptr_t weight = 0x2000; weight < 0x2003; ++weight) {
+    call(*instance, weight);
+    EXPECT_THAT(log(), ElementsAre("take 256", "memset 20480 0 256", "launch pack", "launch add"));
+    EXPECT_TRUE(launched(1).attributes.empty());
+  }
+  EXPECT_EQ(recording().allocated.size(), 4u);
+  EXPECT_EQ(caller_.kept.use_count(), 5);
+}
+
+TEST_F(CudaInstanceTest, changed_weights_are_prepared_anew_in_place_since_a_graph_may_hold_the_address) {
   const auto instance = adding();
   call(*instance);
   const uint64_t packed = launched(0).arguments[1];
-  instance->opened_again();
+  instance->weights_changed();
   call(*instance);
   EXPECT_THAT(log(), ElementsAre("relaxed", HasSubstr("memset"), "launch pack", "synchronize", "global", "launch add"));
   EXPECT_EQ(launched(0).arguments[1], packed);
