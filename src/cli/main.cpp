@@ -96,7 +96,7 @@ struct CommandLine {
     CLI::Option* self_test =
         what.add_flag("--self-test", options.self_test, "judge the planted candidates of playbook/self_test and their honest twins");
     what.require_option(1);
-    bench.add_option("--device", options.request.device, "of the self-test: cpu or auto")->needs(self_test);
+    bench.add_option("--device", options.request.device, "of the self-test: cpu, cuda or auto")->needs(self_test);
     bench.add_option("--note", options.note, "what was changed, and why");
     bench.add_option("--tune", options.tune, "let the search turn the file's tunables for so many trials")->check(not_negative);
     add_common(bench, options);
