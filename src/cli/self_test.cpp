@@ -4,9 +4,10 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <memory>
 #include <nlohmann/json.hpp>
 
-#include "compile/cpp_compiler.h"
+#include "cli/toolchain.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "judge/self_test.h"
@@ -17,7 +18,7 @@ namespace {
 constexpr int compile_threads = 2;
 
 std::string text_of(const Json& line, bool fine) {
-  return fmt::format("{} {:<32} {:<70} {:<38} got {:<38} twin {}\n", fine ? "ok  " : "HOLE", line["pair"].get<std::string>(),
+  return fmt::format("{} {:<34} {:<70} {:<38} got {:<38} twin {}\n", fine ? "ok  " : "HOLE", line["pair"].get<std::string>(),
                      line["class"].get<std::string>(), line["expected"].get<std::string>(), line["got"].get<std::string>(),
                      line["twin"].get<std::string>());
 }
@@ -25,11 +26,11 @@ std::string text_of(const Json& line, bool fine) {
 }  // namespace
 
 Exit self_test(const Options& options) {
-  if (options.request.device != "cpu" && options.request.device != "auto")
-    throw Error("the self-test has no device '" + options.request.device + "'", "use --device cpu");
+  const std::string device = options.request.device == "auto" ? "cpu" : options.request.device;
+  if (device != "cpu" && device != "cuda") throw Error("the self-test has no device '" + device + "'", "use --device cpu or cuda");
   const std::filesystem::path home = home_directory();
-  const compile::CppCompiler compiler = compile::CppCompiler::find(home / "kernels" / "include", cache_directory() / "compile");
-  judge::SelfTest suite(home / "playbook" / "self_test", judge::judge_beside_program(), compiler);
+  const std::unique_ptr<compile::Compiler> compiler = make_compiler(device);
+  judge::SelfTest suite(home / "playbook" / "self_test", judge::judge_beside_program(), *compiler, judge_opening(device, *compiler));
   suite.compile_ahead(compile_threads);
   size_t caught = 0, honest_passed = 0;
   for (const judge::Pair& pair : suite.pairs()) {

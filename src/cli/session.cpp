@@ -5,8 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "compile/cpp_compiler.h"
-#include "compile/cuda_compiler.h"
+#include "cli/toolchain.h"
 #include "core/error.h"
 #include "core/file.h"
 
@@ -77,26 +76,23 @@ bridge::Worker& Session::worker() {
   worker_ = std::make_unique<bridge::ProcessWorker>(bridge::WorkerOptions{.log = file("worker.log")});
   worker_->set_progress([this](const std::string& text, int64_t done, int64_t total) { progress_.phase_progress(text, done, total); });
   const store::RunRequest& request = run_.request();
-  const bridge::LoadedModel loaded = worker_->load(
-      {.model = request.model, .input_shape = request.input_shape, .dtype = request.dtype, .device = "cpu", .seed = request.seed});
+  const bridge::LoadedModel loaded = worker_->load({.model = request.model,
+                                                    .input_shape = request.input_shape,
+                                                    .dtype = request.dtype,
+                                                    .device = is_null_device() ? "cpu" : request.device,
+                                                    .seed = request.seed});
   for (const std::string& warning : loaded.warnings) progress_.note(warning);
   return *worker_;
 }
 
 const compile::Compiler& Session::compiler() {
-  if (compiler_) return *compiler_;
-  const std::filesystem::path headers = home_directory() / "kernels" / "include", cache = cache_directory() / "compile";
-  if (run_.request().backend == "cuda") {
-    compiler_ = std::make_unique<compile::CudaCompiler>(judge::judge_beside_program(), compile::CudaToolkit::find(), headers, cache,
-                                                        compile::cuda_architecture(judge_process().facts().at("compute_capability")));
-  } else {
-    compiler_ = std::make_unique<compile::CppCompiler>(compile::CppCompiler::find(headers, cache));
-  }
+  if (!compiler_) compiler_ = make_compiler(run_.request().backend);
   return *compiler_;
 }
 
 judge::JudgeProcess& Session::judge_process() {
-  if (!judge_process_) judge_process_ = std::make_unique<judge::JudgeProcess>(judge::judge_beside_program(), Json{{"device", "cpu"}});
+  if (!judge_process_)
+    judge_process_ = std::make_unique<judge::JudgeProcess>(judge::judge_beside_program(), judge_opening(run_.request().device, compiler()));
   return *judge_process_;
 }
 
