@@ -152,7 +152,7 @@ def _call_site(graph, region, bundle):
     outputs = [t["name"] for t in bundle.task["tensors"] if t["role"] == "output" and not t.get("absent")]
     inputs = [_spec(name, graph.fx_nodes[region["inputs"][name]]) for name in tensors]
     device = next(iter(graph.fx_nodes[name] for name in region["inputs"].values())).meta["val"].device
-    where = {"device": str(device)} if device.type == "cuda" else {}
+    where = {"device": device.index} if device.type == "cuda" else {}
     return {"site": f"{graph.name}/{min(region['outputs'].values())}", **where, "inputs": inputs,
             "outputs": [_spec(name, graph.fx_nodes[region["outputs"][name]]) for name in outputs],
             "dims": region["dims"], "strides": region["strides"]}

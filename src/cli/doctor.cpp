@@ -1,7 +1,6 @@
 // Each check is one function that returns one finding; the list of them is the whole command.
 #include "cli/doctor.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -13,9 +12,11 @@
 #include "bridge/python.h"
 #include "bridge/worker.h"
 #include "compile/cpp_compiler.h"
+#include "compile/cuda_compiler.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/process.h"
+#include "device/cuda/facts.h"
 #include "judge/judge_process.h"
 
 namespace ak::cli {
@@ -23,6 +24,7 @@ namespace {
 
 using State = Finding::State;
 using namespace std::chrono_literals;
+namespace cuda = device::cuda;
 
 Finding processor() {
   std::string model, flags;
@@ -96,18 +98,31 @@ Finding judge_program() {
   }
 }
 
-bool can_open(std::initializer_list<const char*> names) {
-  return std::any_of(names.begin(), names.end(), [](const char* name) {
-    void* library = ::dlopen(name, RTLD_LAZY | RTLD_LOCAL);
-    if (library != nullptr) ::dlclose(library);
-    return library != nullptr;
-  });
+Finding cuda_driver() {
+  try {
+    const cuda::Driver& driver = cuda::driver();
+    int version = 0;
+    driver.cuDriverGetVersion(&version);
+    char name[128] = "?";
+    driver.cuDeviceGetName(name, sizeof name, 0);
+    return {State::present, "CUDA driver and GPU",
+            fmt::format("{} ({}), {} of them, driver for CUDA {}.{}", name, cuda::architecture(0), cuda::count(), version / 1000,
+                        version % 1000 / 10),
+            ""};
+  } catch (const Error& error) {
+    return {State::optional_missing, "CUDA driver and GPU", error.what(),
+            "nothing to do on a machine without a GPU: the CPU is the target"};
+  }
 }
 
-Finding cuda_driver() {
-  if (can_open({"libcuda.so.1"}))
-    return {State::present, "NVIDIA driver", "libcuda.so.1 found; this version searches kernels on the CPU only", ""};
-  return {State::optional_missing, "NVIDIA driver", "none: the CPU is the target", "nothing to do on a machine without a GPU"};
+Finding nvrtc() {
+  try {
+    const auto toolkit = compile::CudaToolkit::find();
+    return {State::present, "CUDA compiler",
+            fmt::format("{} ({})", compile::nvrtc_version(judge::judge_beside_program(), toolkit), toolkit.nvrtc.string()), ""};
+  } catch (const Error& error) {
+    return {State::optional_missing, "CUDA compiler", error.what(), error.what_to_do() + "; needed on a machine with a GPU only"};
+  }
 }
 
 Finding shared_memory() {
@@ -138,7 +153,7 @@ const char* mark(State state) {
 }  // namespace
 
 std::vector<Finding> examine_machine() {
-  return {processor(), cpp_compiler(), python_packages(), families(), judge_program(), shared_memory(), disk(), cuda_driver()};
+  return {processor(), cpp_compiler(), python_packages(), families(), judge_program(), shared_memory(), disk(), cuda_driver(), nvrtc()};
 }
 
 bool healthy(const std::vector<Finding>& findings) {
@@ -151,7 +166,7 @@ std::string doctor_text(const std::vector<Finding>& findings) {
     text += fmt::format("{}  {:<20} {}\n", mark(finding.state), finding.name, finding.detail);
     if (!finding.how_to_get.empty()) text += fmt::format("{:10}{:<20} → {}\n", "", "", finding.how_to_get);
   }
-  return text + (healthy(findings) ? "\nReady: autokernel run MODEL --device cpu\n" : "\nNot ready: see MISSING above.\n");
+  return text + (healthy(findings) ? "\nReady: autokernel run MODEL\n" : "\nNot ready: see MISSING above.\n");
 }
 
 Json doctor_json(const std::vector<Finding>& findings) {

@@ -31,8 +31,10 @@ void add_request(CLI::App& command, Options& options) {
       ->required();
   command.add_option("--input-shape", options.input_shape, "shape of the model's input, like 1,256; a function brings its own");
   command.add_option("--dtype", options.request.dtype, "float32, float16 or bfloat16")->capture_default_str();
-  command.add_option("--device", options.request.device, "cpu, auto, or null (nothing is compiled or timed)")->capture_default_str();
-  command.add_option("--backend", options.request.backend, "cpu or auto")->capture_default_str();
+  command
+      .add_option("--device", options.request.device, "cpu, cuda, auto (a GPU where there is one), or null (nothing is compiled or timed)")
+      ->capture_default_str();
+  command.add_option("--backend", options.request.backend, "cpu, cuda or auto (the device's)")->capture_default_str();
   command.add_option("--seed", options.request.seed, "of inputs, weights and the search")->capture_default_str();
   command.add_flag("--fresh", options.fresh, "start again in a new directory");
 }
@@ -94,7 +96,7 @@ struct CommandLine {
     CLI::Option* self_test =
         what.add_flag("--self-test", options.self_test, "judge the planted candidates of playbook/self_test and their honest twins");
     what.require_option(1);
-    bench.add_option("--device", options.request.device, "of the self-test: cpu or auto")->needs(self_test);
+    bench.add_option("--device", options.request.device, "of the self-test: cpu, cuda or auto")->needs(self_test);
     bench.add_option("--note", options.note, "what was changed, and why");
     bench.add_option("--tune", options.tune, "let the search turn the file's tunables for so many trials")->check(not_negative);
     add_common(bench, options);

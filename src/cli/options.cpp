@@ -7,6 +7,7 @@
 
 #include "core/dtype.h"
 #include "core/error.h"
+#include "device/cuda/driver.h"
 
 namespace ak::cli {
 namespace {
@@ -27,6 +28,23 @@ std::vector<int64_t> parse_shape(const std::string& text) {
     at = next < end ? next + 1 : end;
   }
   return shape;
+}
+
+void settle_device(store::RunRequest& request) {
+  if (request.backend != "cpu" && request.backend != "cuda" && request.backend != "auto")
+    throw Error("this version has no backend '" + request.backend + "'", "use --backend cpu, cuda or auto");
+  if (request.device == "auto") {
+    const bool gpu = request.backend == "cuda" || (request.backend == "auto" && device::cuda::count() > 0);
+    request.device = gpu ? "cuda" : "cpu";
+  }
+  if (request.device != "cpu" && request.device != "cuda" && request.device != "null")
+    throw Error("unknown device '" + request.device + "'", "use cpu, cuda, null or auto");
+  const std::string fitting = request.device == "cuda" ? "cuda" : "cpu";
+  if (request.backend == "auto") request.backend = fitting;
+  if (request.backend != fitting)
+    throw Error("kernels of the backend " + request.backend + " do not run on the device " + request.device,
+                "use --backend " + fitting + ", or leave it out");
+  if (request.device == "cuda") device::cuda::driver();  // else an error that says what is missing
 }
 
 fs::path newest_run(const fs::path& parent) {
@@ -55,14 +73,7 @@ void settle_request(Options& options) {
     throw Error("a model cannot run in " + request.dtype, "use float32, float16 or bfloat16");
   }
   request.dtype = name_of(*dtype);
-  if (request.device == "auto") request.device = "cpu";
-  if (request.device == "cuda") {
-    throw Error("this version searches kernels on the CPU only", "use --device cpu; `autokernel doctor` says what is here");
-  }
-  if (request.device != "cpu" && request.device != "null")
-    throw Error("unknown device '" + request.device + "'", "use cpu, cuda, null or auto");
-  if (request.backend == "auto") request.backend = "cpu";
-  if (request.backend != "cpu") throw Error("the backend '" + request.backend + "' needs a GPU", "use --backend cpu");
+  settle_device(request);
   const size_t colon = request.model.rfind(':');
   if (colon == std::string::npos || colon + 1 == request.model.size()) {
     throw Error("MODEL is '" + request.model + "'", "write file.py:Class, module:Class, hf:CONFIG_DIR or file.py:function");

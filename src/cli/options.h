@@ -11,9 +11,9 @@ namespace ak::cli {
 
 /// Options of all commands; each command reads its own.
 struct Options {
-  store::RunRequest request;            // run, prepare
-  std::string input_shape;              // as given: "1,256"
-  std::filesystem::path run_directory;  // empty: the default
+  store::RunRequest request{.device = "auto", .backend = "auto"};  // run, prepare
+  std::string input_shape;                                         // as given: "1,256"
+  std::filesystem::path run_directory;                             // empty: the default
   bool fresh = false, json = false, self_test = false;
   std::optional<double> minutes;
   std::optional<int64_t> experiments;

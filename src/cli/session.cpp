@@ -9,6 +9,7 @@
 #include "compile/cuda_compiler.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "device/cuda/facts.h"
 
 namespace ak::cli {
 namespace {
@@ -40,6 +41,13 @@ class WorkerFixtures final : public judge::FixtureSource {
   TemporaryDirectory directory_;
   int64_t made_ = 0;
 };
+
+/// The judge's own kernels on a GPU.
+std::filesystem::path builtin_module(const compile::Compiler& compiler) {
+  const compile::Result compiled = compiler.compile({read_file(home_directory() / "kernels" / "include" / "judge" / "builtin.cu"), {}});
+  if (!compiled.compiled) throw Error("the judge's own kernels do not compile: " + compiled.log, "`autokernel doctor` says what is here");
+  return compiled.module;
+}
 
 search::Ceilings measure_ceilings(judge::JudgeProcess& process) {
   const auto answer = process.call("ceilings", Json::object(), judge_timeout);
@@ -77,8 +85,11 @@ bridge::Worker& Session::worker() {
   worker_ = std::make_unique<bridge::ProcessWorker>(bridge::WorkerOptions{.log = file("worker.log")});
   worker_->set_progress([this](const std::string& text, int64_t done, int64_t total) { progress_.phase_progress(text, done, total); });
   const store::RunRequest& request = run_.request();
-  const bridge::LoadedModel loaded = worker_->load(
-      {.model = request.model, .input_shape = request.input_shape, .dtype = request.dtype, .device = "cpu", .seed = request.seed});
+  const bridge::LoadedModel loaded = worker_->load({.model = request.model,
+                                                    .input_shape = request.input_shape,
+                                                    .dtype = request.dtype,
+                                                    .device = is_null_device() ? "cpu" : request.device,
+                                                    .seed = request.seed});
   for (const std::string& warning : loaded.warnings) progress_.note(warning);
   return *worker_;
 }
@@ -88,7 +99,7 @@ const compile::Compiler& Session::compiler() {
   const std::filesystem::path headers = home_directory() / "kernels" / "include", cache = cache_directory() / "compile";
   if (run_.request().backend == "cuda") {
     compiler_ = std::make_unique<compile::CudaCompiler>(judge::judge_beside_program(), compile::CudaToolkit::find(), headers, cache,
-                                                        compile::cuda_architecture(judge_process().facts().at("compute_capability")));
+                                                        compile::cuda_target(device::cuda::architecture(0)));
   } else {
     compiler_ = std::make_unique<compile::CppCompiler>(compile::CppCompiler::find(headers, cache));
   }
@@ -96,7 +107,10 @@ const compile::Compiler& Session::compiler() {
 }
 
 judge::JudgeProcess& Session::judge_process() {
-  if (!judge_process_) judge_process_ = std::make_unique<judge::JudgeProcess>(judge::judge_beside_program(), Json{{"device", "cpu"}});
+  if (judge_process_) return *judge_process_;
+  Json opening = {{"device", run_.request().device}};
+  if (run_.request().device == "cuda") opening["builtin"] = builtin_module(compiler()).string();
+  judge_process_ = std::make_unique<judge::JudgeProcess>(judge::judge_beside_program(), std::move(opening));
   return *judge_process_;
 }
 

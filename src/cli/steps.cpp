@@ -11,6 +11,7 @@
 #include "core/architecture.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "device/cuda/facts.h"
 #include "graph/graph.h"
 #include "graph/match.h"
 #include "graph/pattern.h"
@@ -92,6 +93,14 @@ store::Baseline measure_baseline(Session& session, const kernel::Task& task) {
   return baseline;
 }
 
+/// Whether the data that the judge will compare on tell a kernel from an answer that knows nothing.
+void try_null_candidates(Session& session, const std::string& task) {
+  const std::vector<std::string> passing = session.judge_of(task).passing_null_candidates();
+  if (!passing.empty())
+    session.progress().note(fmt::format("{}: its data are too weak: {} would pass as a kernel", task, fmt::join(passing, ", ")));
+  session.run().record_event({{"type", "null_candidates"}, {"task", task}, {"passing", passing}});
+}
+
 fs::path starter_of(const graph::Family& family, kernel::Backend backend) { return family.folder / kernel::file_name(backend); }
 
 /// The incumbent's numbers against the baseline, measured in turn.
@@ -125,20 +134,22 @@ void write_bundle(Session& session, const kernel::Task& task, const judge::Candi
   if (!compiled.compiled)
     throw Error("the winner of " + task.id + " does not compile any more", "see the compiler's message: " + compiled.log);
   fs::create_directories(directory);
-  fs::copy_file(compiled.module, directory / "kernel.so", fs::copy_options::overwrite_existing);
+  const std::string module = "kernel" + compiled.module.extension().string();
+  fs::copy_file(compiled.module, directory / module, fs::copy_options::overwrite_existing);
   write_file(directory / kernel::file_name(winner.file.backend()), text);
   write_json(directory / "task.json", kernel::to_json(task));
-  write_json(directory / "bundle.json", {{"schema", "autokernel.bundle/1"},
-                                         {"task", kernel::to_json(task)},
-                                         {"kernel_file", kernel::file_name(winner.file.backend())},
-                                         {"module", "kernel.so"},
-                                         {"backend", kernel::name_of(winner.file.backend())},
-                                         {"architecture", host_architecture()},
-                                         {"point", winner.point},
-                                         {"speedup_vs_best", confirmation.speedup()},
-                                         {"us", confirmation.kernel_us},
-                                         {"baseline_us", confirmation.baseline_us},
-                                         {"replaces_us", replaced_us(*session.run().state(task.id).baseline)}});
+  write_json(directory / "bundle.json",
+             {{"schema", "autokernel.bundle/1"},
+              {"task", kernel::to_json(task)},
+              {"kernel_file", kernel::file_name(winner.file.backend())},
+              {"module", module},
+              {"backend", kernel::name_of(winner.file.backend())},
+              {"architecture", winner.file.backend() == kernel::Backend::cuda ? device::cuda::architecture(0) : host_architecture()},
+              {"point", winner.point},
+              {"speedup_vs_best", confirmation.speedup()},
+              {"us", confirmation.kernel_us},
+              {"baseline_us", confirmation.baseline_us},
+              {"replaces_us", replaced_us(*session.run().state(task.id).baseline)}});
 }
 
 /// Why a model has no task, for a person.
@@ -213,6 +224,7 @@ void measure_baselines(Session& session, const std::string& only) {
   session.progress().phase("measure what PyTorch needs");
   for (size_t i = 0; i < open.size() && !stop_requested(); ++i) {
     session.progress().phase_progress(open[i], static_cast<int64_t>(i), static_cast<int64_t>(open.size()));
+    try_null_candidates(session, open[i]);
     session.run().record_baseline(open[i], measure_baseline(session, session.run().task(open[i])));
   }
 }

@@ -15,7 +15,8 @@ void measure_nodes(Session& session);
 void extract_tasks(Session& session, int64_t top);
 /// errors: the run has no task yet.
 void require_tasks(Session& session);
-/// Experiment 0 of each task (of one, where `only` is not empty) that has none: what PyTorch needs, and the floor.
+/// Experiment 0 of each task (of one, where `only` is not empty) that has none: what PyTorch needs, the floor, and which answers that know
+/// nothing would pass.
 void measure_baselines(Session& session, const std::string& only = {});
 
 /// The scheduler of the run's tasks (of one, where `only` is not empty).

@@ -26,8 +26,9 @@ ProcessOptions nvrtc(const fs::path& judge, const CudaToolkit& toolkit) {
 
 }  // namespace
 
-std::string cuda_architecture(int64_t compute_capability) {
-  return "sm_" + std::to_string(compute_capability) + (compute_capability >= 90 ? "a" : "");
+std::string cuda_target(const std::string& architecture) {
+  constexpr size_t number = 3;  // after "sm_"
+  return architecture + (std::stoi(architecture.substr(number)) >= 90 ? "a" : "");
 }
 
 std::string nvrtc_version(const fs::path& judge, const CudaToolkit& toolkit) {
@@ -39,14 +40,14 @@ std::string nvrtc_version(const fs::path& judge, const CudaToolkit& toolkit) {
 }
 
 CudaCompiler::CudaCompiler(fs::path judge, CudaToolkit toolkit, fs::path include_directory, const fs::path& cache_directory,
-                           std::string architecture)
+                           std::string target)
     : Compiler(cache_directory, "kernel.cu", ".cubin"),
       judge_(std::move(judge)),
       toolkit_(std::move(toolkit)),
       include_directory_(std::move(include_directory)),
-      architecture_(std::move(architecture)) {
+      target_(std::move(target)) {
   version_ = nvrtc_version(judge_, toolkit_);
-  identity_ = version_ + architecture_ + content_of_headers(include_directory_) + content_of_toolkit(toolkit_);
+  identity_ = version_ + target_ + content_of_headers(include_directory_) + content_of_toolkit(toolkit_);
   for (const char* option : options) identity_ += option;
   shown_relative_ = {include_directory_};
   shown_relative_.insert(shown_relative_.end(), toolkit_.include_directories.begin(), toolkit_.include_directories.end());
@@ -60,7 +61,7 @@ std::string CudaCompiler::translation_unit(const Source& source) const {
 
 ProcessOptions CudaCompiler::child(const Source&, const std::string& module_name, [[maybe_unused]] const Limits& limits) const {
   ProcessOptions child = nvrtc(judge_, toolkit_);
-  child.arguments.insert(child.arguments.end(), {architecture_, module_name, include_directory_.string()});
+  child.arguments.insert(child.arguments.end(), {target_, module_name, include_directory_.string()});
   for (const fs::path& directory : toolkit_.include_directories) child.arguments.push_back(directory.string());
   child.arguments.emplace_back("--");
   child.arguments.insert(child.arguments.end(), std::begin(options), std::end(options));

@@ -6,16 +6,17 @@
 
 namespace ak::compile {
 
-/// "sm_90a" for 90: with the features of that architecture alone where it has any, so a cubin runs on no other.
-std::string cuda_architecture(int64_t compute_capability);
+/// What to compile for on a device of an architecture: "sm_90a" for "sm_90", with the features of that architecture alone where it has any,
+/// so a cubin runs on no other.
+std::string cuda_target(const std::string& architecture);
 
 /// Compiles to cubins.
 class CudaCompiler final : public Compiler {
  public:
-  /// `judge`: the program to start with --nvrtc. `architecture`: "sm_90a".
+  /// `judge`: the program to start with --nvrtc. `target`: as cuda_target() gives it.
   /// errors: NVRTC does not load; the text says why.
   CudaCompiler(std::filesystem::path judge, CudaToolkit toolkit, std::filesystem::path include_directory,
-               const std::filesystem::path& cache_directory, std::string architecture);
+               const std::filesystem::path& cache_directory, std::string target);
 
  private:
   /// Macros stand after CUDA's headers, since those have a T of their own.
@@ -25,7 +26,7 @@ class CudaCompiler final : public Compiler {
   std::filesystem::path judge_;
   CudaToolkit toolkit_;
   std::filesystem::path include_directory_;
-  std::string architecture_;
+  std::string target_;
 };
 
 /// "NVRTC 13.2", as a child that opens the library says.

@@ -120,28 +120,4 @@ std::vector<ProfiledTask> extract_tasks(const std::vector<Region>& regions, cons
   return tasks;
 }
 
-std::vector<size_t> choose_regions(const std::vector<Region>& regions, const std::map<std::string, double>& gain_us) {
-  const auto gain = [&](size_t i) {
-    const auto found = gain_us.find(regions[i].task);
-    return found == gain_us.end() ? 0.0 : found->second;
-  };
-  std::vector<size_t> order;
-  for (size_t i = 0; i < regions.size(); ++i) {
-    if (gain(i) > 0) order.push_back(i);
-  }
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return gain(a) != gain(b) ? gain(a) > gain(b) : regions[a].nodes.size() > regions[b].nodes.size();
-  });
-  std::set<std::pair<std::string, std::string>> taken;
-  std::vector<size_t> chosen;
-  for (const size_t i : order) {
-    const auto is_taken = [&](const std::string& node) { return taken.contains({regions[i].graph, node}); };
-    if (std::any_of(regions[i].nodes.begin(), regions[i].nodes.end(), is_taken)) continue;
-    for (const std::string& node : regions[i].nodes) taken.emplace(regions[i].graph, node);
-    chosen.push_back(i);
-  }
-  std::sort(chosen.begin(), chosen.end());
-  return chosen;
-}
-
 }  // namespace ak::graph

@@ -60,8 +60,4 @@ struct ProfiledTask {
 /// One task for all regions with the same id, their calls added up; the largest share first.
 std::vector<ProfiledTask> extract_tasks(const std::vector<Region>& regions, const Families& families, const Profile& profile);
 
-/// Positions of regions that do not overlap, taken by gain, then by size. `gain_us` is what a task's kernel saves a call; regions without a
-/// gain above 0 are left out.
-std::vector<size_t> choose_regions(const std::vector<Region>& regions, const std::map<std::string, double>& gain_us);
-
 }  // namespace ak::graph

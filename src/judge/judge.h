@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "judge/verdict.h"
 #include "kernel/kernel_file.h"
@@ -39,6 +40,11 @@ class Judge {
   /// Median time of a candidate that has passed, cold.
   /// units: microseconds.
   virtual double time_us(const Candidate& candidate) = 0;
+
+  /// Answers that know nothing and pass all the same (docs/formats/judge.md): where there is one, the task's data say too little. None
+  /// where nothing is compared.
+  /// errors: the judge died, or no data can be made.
+  virtual std::vector<std::string> passing_null_candidates() { return {}; }
 };
 
 }  // namespace ak::judge

@@ -36,8 +36,7 @@ class ProcessJudge final : public Judge {
 
   /// Compile ahead, while nothing is timed; the results wait in the compiler's cache.
   void compile_ahead(std::span<const Candidate> candidates, int threads) const;
-  /// Answers that know nothing and pass all the same (judge.md): where there is one, the task's data say too little.
-  std::vector<std::string> passing_null_candidates();
+  std::vector<std::string> passing_null_candidates() override;
 
  private:
   compile::Source source_of(const Candidate& candidate) const;

@@ -13,17 +13,25 @@ namespace {
 constexpr double load_seconds = 2, run_seconds = 2, timing_seconds = 0.25;
 constexpr int64_t memory_bytes = 256 << 20;
 
-/// A kernel file from the opening of its task, the plan of the pair where it has its own, and the code of the pair.
-kernel::KernelFile kernel_file(const Json& task, const Json& pair, const std::string& code) {
-  const std::string plan = pair.contains("plan") ? pair["plan"].get<std::string>() : task.at("plan").get<std::string>();
-  const std::string text = fmt::format(
-      "/*autokernel\nfamily = \"{}\"\nbackend = \"cpu\"\n[tune]\nPLANTED = {{ values = [0, 1], default = 0, tier = 1 }}\n{}*/\n"
-      "#include <autokernel/cpu.h>\n{}#line 1\n{}",
-      pair.at("task").get<std::string>(), plan, task.at("prelude").get<std::string>(), code);
-  return kernel::KernelFile::parse(text, pair.at("name").get<std::string>() + ".cpp");
+/// `pair` as the backend has it: a table of the backend's name holds what differs there.
+Json settings_of(Json pair, std::string_view backend) {
+  if (const auto own = pair.find(backend); own != pair.end()) pair.update(*own);
+  return pair;
 }
 
-kernel::Task task_of(const std::string& name, const Json& json) {
+/// A kernel file from the opening of its task, the plan of the pair where it has its own, and the code of the pair.
+kernel::KernelFile kernel_file(const Json& task, const Json& pair, kernel::Backend backend, const std::string& code,
+                               const std::string& origin) {
+  const Json& opening = task.at(std::string(name_of(backend)));
+  const std::string text = fmt::format(
+      "/*autokernel\nfamily = \"{}\"\nbackend = \"{}\"\n[tune]\nPLANTED = {{ values = [0, 1], default = 0, tier = 1 }}\n{}*/\n"
+      "#include <autokernel/{}>\n{}#line 1\n{}",
+      pair.at("task").get<std::string>(), name_of(backend), (pair.contains("plan") ? pair : opening).at("plan").get<std::string>(),
+      backend == kernel::Backend::cuda ? "reduce.cuh" : "cpu.h", opening.at("prelude").get<std::string>(), code);
+  return kernel::KernelFile::parse(text, origin);
+}
+
+kernel::Task read_task(const std::string& name, const Json& json) {
   Json contract = json.at("contract");
   contract.update({{"schema", "autokernel.task/1"}, {"id", name}, {"family", contract.value("family", name)}});
   for (const char* key : {"scalars", "options"}) {
@@ -32,24 +40,33 @@ kernel::Task task_of(const std::string& name, const Json& json) {
   return kernel::task_from_json(contract);
 }
 
+Json with_limits(Json opening) {
+  if (opening.at("device") == "cpu") opening["threads"] = 2;
+  opening["limits"] = {{"load_seconds", load_seconds}, {"run_seconds", run_seconds}, {"memory_bytes", memory_bytes}};
+  return opening;
+}
+
 }  // namespace
 
 Candidate Pair::candidate(bool planted) const { return {file, {{"PLANTED", planted ? 1 : 0}}}; }
 
-SelfTest::SelfTest(const std::filesystem::path& folder, std::filesystem::path judge_executable, const compile::Compiler& compiler)
-    : compiler_(compiler),
-      process_(std::move(judge_executable),
-               {{"device", "cpu"},
-                {"threads", 2},
-                {"limits", {{"load_seconds", load_seconds}, {"run_seconds", run_seconds}, {"memory_bytes", memory_bytes}}}}) {
+SelfTest::SelfTest(const std::filesystem::path& folder, std::filesystem::path judge_executable, const compile::Compiler& compiler,
+                   Json opening)
+    : compiler_(compiler), process_(std::move(judge_executable), with_limits(opening)) {
   const std::string path = (folder / "suite.toml").string();
   const Json suite = parse_toml(read_file(path), path);
+  const std::string device = opening.at("device");
+  const kernel::Backend backend = kernel::parse_backend(device);
+  const std::string ending = std::filesystem::path(kernel::file_name(backend)).extension();
   try {
-    for (const auto& [name, json] : suite.at("task").items()) tasks_.emplace(name, task_of(name, json));
-    for (const Json& json : suite.at("pair")) {
+    for (const auto& [name, json] : suite.at("task").items()) tasks_.emplace(name, read_task(name, json));
+    for (const Json& shared : suite.at("pair")) {
+      const Json json = settings_of(shared, device);
       const std::string name = json.at("name"), task = json.at("task");
+      const auto code = read_file_if_exists(folder / device / (name + ending));
+      if (!code) continue;
       pairs_.push_back({name, json.at("class"), task, parse_verdict(json.at("verdict").get<std::string>()), json.value("rule", ""),
-                        kernel_file(suite.at("task").at(task), json, read_file(folder / (name + ".cpp")))});
+                        kernel_file(suite.at("task").at(task), json, backend, *code, name + ending)});
     }
   } catch (const Json::exception& error) {
     throw Error(path + " is malformed: " + error.what());

@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "compile/cpp_compiler.h"
+#include "compile/compiler.h"
 #include "judge/process_judge.h"
 #include "judge/self_test_fixtures.h"
 
 namespace ak::judge {
 
-/// One file of playbook/self_test: with PLANTED = 1 it is the planted candidate, with 0 its honest twin.
+/// One file of playbook/self_test/<device>: with PLANTED = 1 it is the planted candidate, with 0 its honest twin.
 struct Pair {
   std::string name, class_name, task;
   Verdict verdict = Verdict::wrong;
@@ -31,10 +31,12 @@ struct PairResult {
 /// Runs pairs with a judge process of its own, whose limits suit candidates that never end.
 class SelfTest {
  public:
-  /// `folder`: suite.toml and a file a pair. errors: a malformed suite.
-  SelfTest(const std::filesystem::path& folder, std::filesystem::path judge_executable, const compile::Compiler& compiler);
+  /// `folder`: suite.toml, and for each device a folder with a file a pair. `opening`: the device, as `open` of the judge takes it.
+  /// errors: a malformed suite.
+  SelfTest(const std::filesystem::path& folder, std::filesystem::path judge_executable, const compile::Compiler& compiler, Json opening);
 
   const std::vector<Pair>& pairs() const { return pairs_; }
+  const kernel::Task& task_of(const Pair& pair) const { return tasks_.at(pair.task); }
   /// Compile all candidates, so that nothing compiles while one is timed.
   void compile_ahead(int threads);
   /// errors: only what ProcessJudge::judge throws.

@@ -157,7 +157,7 @@ def kernel(bundle):
     matrix, row = ({"dtype": "float32", "shape": shape, "strides": strides} for shape, strides in (([ROWS, WIDTH], [WIDTH, 1]), ([WIDTH], [1])))
     number = runtime.open_instance(bundle, {
         "site": f"g0/{next(_sites)}", "inputs": [{"name": "x", **matrix}, {"name": "weight", **row}], "outputs": [{"name": "out", **matrix}],
-        "dims": {"M": ROWS, "N": WIDTH}, "strides": {}, "device": f"cuda:{torch.cuda.current_device()}"})
+        "dims": {"M": ROWS, "N": WIDTH}, "strides": {}, "device": torch.cuda.current_device()})
     operator = runtime.operator(2, 1)
     yield lambda x, weight: operator(number, x, weight)
     torch.cuda.synchronize()

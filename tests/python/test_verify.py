@@ -126,6 +126,48 @@ def test_the_verb_with_an_excluded_task(families, model_file, tmp_path):
     assert os.path.exists(os.path.join(run, "verification.json"))
 
 
+# --- on CUDA, whose graphs are played by functions here
+
+
+@pytest.fixture
+def verification(session, tmp_path):
+    return verify.Verification(session.require_loaded(), str(tmp_path), 5, lambda *_: None)
+
+
+def test_a_graph_that_holds_all_the_work_passes(verification):
+    model, (args, _) = verification.loaded.model, verification.inputs[0]
+    before = args[0].clone()
+    verification._check_graph(model, lambda: model(*args))
+    assert torch.equal(args[0], before)
+
+
+def test_a_graph_with_stale_results_is_refused(verification):
+    model, (args, _) = verification.loaded.model, verification.inputs[0]
+    before, stale = args[0].clone(), model(*args)
+    with pytest.raises(ValueError, match="computes something else"):
+        verification._check_graph(model, lambda: stale)
+    assert torch.equal(args[0], before)
+
+
+def test_only_what_makes_no_graphs_itself_is_captured(verification, monkeypatch):
+    captured = []
+    monkeypatch.setattr(verify.devices, "in_graph", lambda call, device, check: captured.append(call.args[0]) or (call, None))
+    verification.device = torch.device("cuda")
+    for name in ("eager", "torch.compile reduce-overhead", "torch.compile max-autotune", "torch.compile", verify.EAGER_GRAPH, "autokernel"):
+        verification._timed(name, name)
+    assert captured == ["torch.compile", verify.EAGER_GRAPH, "autokernel"]
+
+
+def test_eager_that_cannot_be_captured_is_no_second_baseline(verification, monkeypatch):
+    monkeypatch.setattr(verify.devices, "in_graph", lambda call, device, check: (call, "a number was read"))
+    monkeypatch.setattr(verify.paired, "interleaved", lambda calls, rounds, maximum_s, device: {name: [2.0, 2.0] for name in calls})
+    verification.device = torch.device("cuda")
+    model = verification.loaded.model
+    versus = verification._versus(verification._measure({"eager": model, verify.EAGER_GRAPH: model, "autokernel": model}, 1.0))
+    assert versus["eager"]["speedup"] == 1 and versus[verify.EAGER_GRAPH] == {"error": "a number was read"}
+    assert verification.no_graph["autokernel"] == "a number was read"
+
+
 class CastingNorm(nn.Module):
     """Casts to float32 inside, as models do; `ones` has the default dtype, `table` an explicit one."""
 

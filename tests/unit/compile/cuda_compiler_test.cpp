@@ -105,9 +105,9 @@ TEST(CudaToolkit, that_is_nowhere_is_an_error_that_says_where_it_was_looked_for)
   }
 }
 
-TEST(CudaArchitecture, has_the_letter_where_there_are_features_of_one_architecture_alone) {
-  EXPECT_EQ(cuda_architecture(80), "sm_80");
-  EXPECT_EQ(cuda_architecture(90), "sm_90a");
+TEST(CudaTarget, has_the_letter_where_there_are_features_of_one_architecture_alone) {
+  EXPECT_EQ(cuda_target("sm_80"), "sm_80");
+  EXPECT_EQ(cuda_target("sm_90"), "sm_90a");
 }
 
 TEST(Nvrtc, a_library_that_is_none_is_an_error) {

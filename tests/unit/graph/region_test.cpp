@@ -82,22 +82,6 @@ TEST(Task, WithoutAProfileThereAreCallsAndNoShare) {
   EXPECT_EQ(tasks[0].share, 0);
 }
 
-TEST(Choice, TakesTheLargestGainThenTheLargestRegionAndNoOverlap) {
-  const auto region = [](const std::string& task, const std::vector<std::string>& nodes, const std::string& graph = "g0") {
-    Region result;
-    result.task = task;
-    result.graph = graph;
-    result.nodes = nodes;
-    return result;
-  };
-  const std::vector<Region> regions = {region("small", {"a"}),   region("large", {"a", "b"}), region("other", {"b", "c"}),
-                                       region("same", {"d"}),    region("wide", {"d", "e"}),  region("loss", {"f"}),
-                                       region("unknown", {"h"}), region("small", {"a"}, "g1")};
-  const std::map<std::string, double> gain = {{"small", 1}, {"large", 5}, {"other", 4}, {"same", 3}, {"wide", 3}, {"loss", -1}};
-  EXPECT_EQ(choose_regions(regions, gain), (std::vector<size_t>{1, 4, 7}));
-  EXPECT_TRUE(choose_regions(regions, {}).empty());
-}
-
 TEST(Region, ToJsonHasWhatTheRuntimeNeeds) {
   Region region = scale_region("a", 6);
   region.scalars = {{"eps", 0.25}, {"count", int64_t{3}}};

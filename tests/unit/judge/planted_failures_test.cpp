@@ -106,7 +106,7 @@ TEST(SelfTest, every_planted_candidate_is_caught_and_every_honest_twin_passes) {
 #endif
   TemporaryDirectory cache("autokernel-test-");
   const auto compiler = compile::CppCompiler::find(AK_SOURCE_DIR "/kernels/include", cache.path());
-  SelfTest suite(AK_SOURCE_DIR "/playbook/self_test", judge_executable(), compiler);
+  SelfTest suite(AK_SOURCE_DIR "/playbook/self_test", judge_executable(), compiler, {{"device", "cpu"}});
   if (suite.opened()["sandbox"].dump().find("calls") == std::string::npos) GTEST_SKIP() << "this kernel has no seccomp";
   suite.compile_ahead(2);
   EXPECT_GE(suite.pairs().size(), 45u);

@@ -89,7 +89,7 @@ TEST_F(RegistryTest, a_module_that_the_loader_refuses) {
   EXPECT_THAT(error_of(call(12, 1)), HasSubstr("cannot load kernel"));
 }
 
-Json on(const std::string& device) {
+Json on(int device) {
   Json json = call(12, 1);
   json["device"] = device;
   return json;
@@ -97,7 +97,7 @@ Json on(const std::string& device) {
 
 TEST_F(RegistryTest, another_gpu) {
   write_bundle("autokernel.bundle/1", "cuda", "sm_80");
-  EXPECT_THAT(error_of(on("cuda:0")), HasSubstr("was made for sm_80, this GPU is sm_90"));
+  EXPECT_THAT(error_of(on(0)), HasSubstr("was made for sm_80, this GPU is sm_90"));
 }
 
 TEST_F(RegistryTest, a_kernel_for_a_gpu_opens_on_the_gpu_of_the_call) {
@@ -106,17 +106,16 @@ TEST_F(RegistryTest, a_kernel_for_a_gpu_opens_on_the_gpu_of_the_call) {
              "\x7f"
              "ELF");
   fakes::recording().kernels["f"] = {};
-  const int64_t number = registry_.open(directory_.path().string(), on("cuda:0").dump(), surroundings_);
+  const int64_t number = registry_.open(directory_.path().string(), on(0).dump(), surroundings_);
   EXPECT_EQ(registry_.find(number)->device_type(), DeviceType::cuda);
-  EXPECT_THAT(error_of(on("cuda:1")), HasSubstr("cannot find the GPU"));
+  EXPECT_THAT(error_of(on(1)), HasSubstr("cannot find the GPU"));
 }
 
 TEST_F(RegistryTest, a_call_on_another_kind_of_device) {
   write_bundle("autokernel.bundle/1", "cuda", "sm_90");
   EXPECT_THAT(error_of(call(12, 1)), HasSubstr("is for cuda, the call is on the CPU"));
   write_bundle("autokernel.bundle/1", "cpu");
-  EXPECT_THAT(error_of(on("cuda:0")), HasSubstr("is for cpu, the call is on a GPU"));
-  for (const char* device : {"cuda", "cuda:", "cuda:x", "cuda:0x", "xpu:0"}) EXPECT_THAT(error_of(on(device)), HasSubstr("on device"));
+  EXPECT_THAT(error_of(on(0)), HasSubstr("is for cpu, the call is on a GPU"));
 }
 
 TEST_F(RegistryTest, a_number_that_is_not_open) {

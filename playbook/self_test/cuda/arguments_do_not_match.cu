@@ -1,0 +1,2 @@
+// The plan gives one argument too many.
+ROW { scale_row(x, weight, out, N); }

@@ -1,0 +1,9 @@
+// The kernel has the name of a C++ function.
+#if !PLANTED
+extern "C"
+#endif
+__global__ void scale_rows(const float* x, const float* weight, float* out, int64_t M, int64_t N, int64_t x_row, int64_t out_row) {
+  const int64_t block = blockIdx.x;
+  row(block, x + block * x_row, weight, out + block * out_row, M, N, x_row, out_row);
+}
+ROW { scale_row(x, weight, out, N); }

@@ -1,0 +1,5 @@
+// The device's compiler has no standard library.
+#if PLANTED
+#include <vector>
+#endif
+ROW { scale_row(x, weight, out, N); }
