@@ -161,17 +161,18 @@ def captured(call, device):
 
     errors: whatever PyTorch raises for work that cannot be captured.
     """
-    stream = torch.cuda.Stream(device)
-    stream.wait_stream(torch.cuda.current_stream(device))
+    stream, outer = torch.cuda.Stream(device), torch.cuda.current_stream(device)
+    stream.wait_stream(outer)
     with torch.cuda.stream(stream):
         for _ in range(_CAPTURE_WARM_UP):
             call()
-    torch.cuda.current_stream(device).wait_stream(stream)
+    outer.wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     try:
         with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
             result = call()
     finally:
+        torch.cuda.set_stream(outer)  # a failed capture leaves its own
         synchronise(device)
 
     def replay():

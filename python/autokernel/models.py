@@ -66,7 +66,7 @@ def load(name, input_shape=None, dtype=None, device="cpu", seed=0):
     torch_dtype = parse_dtype(dtype)
     torch_device = parse_device(device)
     torch.manual_seed(seed)
-    kind, model, inputs = _hf(name) if name.startswith("hf:") else _named(name)
+    kind, model, inputs = _hf(name) if name.startswith("hf:") else _named(name, torch_device)
     model = _prepared(name, model, torch_dtype, torch_device)
     loaded = Loaded(name, kind, model, (), {}, None, False, _weight_warnings(model), torch_device)
     if inputs is None:
@@ -106,7 +106,7 @@ def _check_cuda_index(device):
 # --- finding the model
 
 
-def _named(name):
+def _named(name, device):
     """(kind, model, inputs or None) of `file.py:Attribute` or `module:Attribute`."""
     place, separator, attribute = name.rpartition(":")
     if not separator or not place or not attribute:
@@ -114,7 +114,7 @@ def _named(name):
     module = _import_file(place) if place.endswith(".py") else _import_module(place)
     if not hasattr(module, attribute):
         raise user_error(f"{place} has no '{attribute}'.{_suggestion(module)}")
-    return _built(name, getattr(module, attribute))
+    return _built(name, getattr(module, attribute), device)
 
 
 def _import_file(path):
@@ -161,7 +161,7 @@ def _suggestion(module):
     return f" It defines: {', '.join(sorted(classes))}." if classes else ""
 
 
-def _built(name, found):
+def _built(name, found, device):
     if isinstance(found, torch.nn.Module):
         return "instance", found, None
     if not callable(found):
@@ -170,7 +170,7 @@ def _built(name, found):
     if is_class and not issubclass(found, torch.nn.Module):
         raise user_error(f"{name} is a class, but no torch.nn.Module.")
     try:
-        result = found()
+        result = _constructed(found, device) if is_class else found()
     except (Exception, SystemExit) as error:
         raise user_error(f"{name}() failed: {describe(error)}", error) from error
     if is_class:
@@ -180,6 +180,17 @@ def _built(name, found):
     if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], torch.nn.Module):
         return "factory", result[0], result[1]
     raise user_error(f"{name}() must return a torch.nn.Module, or (module, example inputs); it returned {type(result).__name__}.")
+
+
+def _constructed(found, device):
+    """A module of the class, made on the device where its constructor lets us: gigabytes of weights need not pass through the host."""
+    if device.type != "cpu":
+        try:
+            with device:
+                return found()
+        except Exception:  # it mixes devices, or does not fit in float32
+            pass
+    return found()
 
 
 def _hf(name):

@@ -16,7 +16,7 @@ def profile(session, arguments, progress):
     """Interpret each graph node by node with a clock around every node; the whole forward is timed as the model runs. All warm."""
     loaded, captured = session.require_loaded(), session.require_captured()
     iterations = max(1, int(arguments.get("iterations") or 20))
-    device = _device(captured)
+    device = loaded.device
     progress("Timing the whole forward", 0, len(captured.graphs) + 1)
     forward_us = _median_us(loaded.call, iterations, device)
     nodes = {}
@@ -27,14 +27,6 @@ def profile(session, arguments, progress):
     profiled = {"device": device.type, "iterations": iterations, "forward_us": forward_us, "total_us": total_us, "nodes": nodes}
     write_json(arguments["path"], {"schema": "autokernel.profile/1", **profiled})
     return {"total_us": total_us, "nodes": len(nodes)}
-
-
-def _device(captured):
-    for inputs in [*captured.inputs, *(graph.lifted for graph in captured.graphs)]:
-        for leaf in inputs or []:
-            if isinstance(leaf, torch.Tensor):
-                return leaf.device
-    return torch.device("cpu")
 
 
 def _median_us(call, iterations, device):

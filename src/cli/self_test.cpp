@@ -7,11 +7,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "compile/cpp_compiler.h"
-#include "compile/cuda_compiler.h"
+#include "cli/toolchain.h"
 #include "core/error.h"
 #include "core/file.h"
-#include "device/cuda/facts.h"
 #include "judge/self_test.h"
 
 namespace ak::cli {
@@ -25,33 +23,14 @@ std::string text_of(const Json& line, bool fine) {
                      line["twin"].get<std::string>());
 }
 
-std::unique_ptr<compile::Compiler> compiler_for(const std::string& device, const std::filesystem::path& headers) {
-  const std::filesystem::path cache = cache_directory() / "compile";
-  if (device == "cpu") return std::make_unique<compile::CppCompiler>(compile::CppCompiler::find(headers, cache));
-  namespace cuda = ak::device::cuda;
-  cuda::CUdevice first = 0;
-  cuda::check(cuda::driver().cuDeviceGet(&first, 0), "find the device");
-  const int64_t capability = std::stoll(cuda::architecture(first).substr(3));
-  return std::make_unique<compile::CudaCompiler>(judge::judge_beside_program(), compile::CudaToolkit::find(), headers, cache,
-                                                 compile::cuda_architecture(capability));
-}
-
-std::filesystem::path builtin_module(const compile::Compiler& compiler, const std::filesystem::path& source) {
-  const compile::Result compiled = compiler.compile({read_file(source), {}});
-  if (!compiled.compiled) throw Error("the judge's own kernels do not compile: " + compiled.log);
-  return compiled.module;
-}
-
 }  // namespace
 
 Exit self_test(const Options& options) {
   const std::string device = options.request.device == "auto" ? "cpu" : options.request.device;
   if (device != "cpu" && device != "cuda") throw Error("the self-test has no device '" + device + "'", "use --device cpu or cuda");
   const std::filesystem::path home = home_directory();
-  const std::unique_ptr<compile::Compiler> compiler = compiler_for(device, home / "kernels" / "include");
-  Json opening = {{"device", device}};
-  if (device == "cuda") opening["builtin"] = builtin_module(*compiler, home / "kernels" / "include" / "judge" / "builtin.cu").string();
-  judge::SelfTest suite(home / "playbook" / "self_test", judge::judge_beside_program(), *compiler, std::move(opening));
+  const std::unique_ptr<compile::Compiler> compiler = make_compiler(device);
+  judge::SelfTest suite(home / "playbook" / "self_test", judge::judge_beside_program(), *compiler, judge_opening(device, *compiler));
   suite.compile_ahead(compile_threads);
   size_t caught = 0, honest_passed = 0;
   for (const judge::Pair& pair : suite.pairs()) {

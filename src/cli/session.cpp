@@ -5,11 +5,9 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "compile/cpp_compiler.h"
-#include "compile/cuda_compiler.h"
+#include "cli/toolchain.h"
 #include "core/error.h"
 #include "core/file.h"
-#include "device/cuda/facts.h"
 
 namespace ak::cli {
 namespace {
@@ -41,13 +39,6 @@ class WorkerFixtures final : public judge::FixtureSource {
   TemporaryDirectory directory_;
   int64_t made_ = 0;
 };
-
-/// The judge's own kernels on a GPU.
-std::filesystem::path builtin_module(const compile::Compiler& compiler) {
-  const compile::Result compiled = compiler.compile({read_file(home_directory() / "kernels" / "include" / "judge" / "builtin.cu"), {}});
-  if (!compiled.compiled) throw Error("the judge's own kernels do not compile: " + compiled.log, "`autokernel doctor` says what is here");
-  return compiled.module;
-}
 
 search::Ceilings measure_ceilings(judge::JudgeProcess& process) {
   const auto answer = process.call("ceilings", Json::object(), judge_timeout);
@@ -95,22 +86,13 @@ bridge::Worker& Session::worker() {
 }
 
 const compile::Compiler& Session::compiler() {
-  if (compiler_) return *compiler_;
-  const std::filesystem::path headers = home_directory() / "kernels" / "include", cache = cache_directory() / "compile";
-  if (run_.request().backend == "cuda") {
-    compiler_ = std::make_unique<compile::CudaCompiler>(judge::judge_beside_program(), compile::CudaToolkit::find(), headers, cache,
-                                                        compile::cuda_target(device::cuda::architecture(0)));
-  } else {
-    compiler_ = std::make_unique<compile::CppCompiler>(compile::CppCompiler::find(headers, cache));
-  }
+  if (!compiler_) compiler_ = make_compiler(run_.request().backend);
   return *compiler_;
 }
 
 judge::JudgeProcess& Session::judge_process() {
-  if (judge_process_) return *judge_process_;
-  Json opening = {{"device", run_.request().device}};
-  if (run_.request().device == "cuda") opening["builtin"] = builtin_module(compiler()).string();
-  judge_process_ = std::make_unique<judge::JudgeProcess>(judge::judge_beside_program(), std::move(opening));
+  if (!judge_process_)
+    judge_process_ = std::make_unique<judge::JudgeProcess>(judge::judge_beside_program(), judge_opening(run_.request().device, compiler()));
   return *judge_process_;
 }
 

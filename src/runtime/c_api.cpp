@@ -65,8 +65,7 @@ char* ak_match(const char* graph_json, const char* patterns_json, const char* fa
 
 int64_t ak_open(const char* bundle_directory, const char* call_json) {
   return guarded<int64_t>(-1, [&] {
-    return registry().open(bundle_directory, call_json,
-                           {ak::runtime::torch_threads, ak::runtime::torch_current_gpu, ak::device::cuda::driver});
+    return registry().open(bundle_directory, call_json, {ak::runtime::torch_threads, ak::device::cuda::driver});
   });
 }
 

@@ -36,9 +36,8 @@ bool same_layout(const TensorSpec& announced, const TensorView& given) {
 
 CallSite parse_call_site(std::string_view text) try {
   const Json json = Json::parse(text);
-  CallSite site{parse_tensors(json.at("inputs")), parse_tensors(json.at("outputs")), kernel::binding_from_json(json), {}};
-  if (json.contains("device")) site.device = json.at("device").get<int>();
-  return site;
+  return {parse_tensors(json.at("inputs")), parse_tensors(json.at("outputs")), kernel::binding_from_json(json),
+          json.contains("device") ? std::optional(json.at("device").get<int>()) : std::nullopt};
 } catch (const Json::exception& error) {
   throw Error(std::string("call_json: ") + error.what());
 }

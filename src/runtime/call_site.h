@@ -24,8 +24,8 @@ struct TensorSpec {
 struct CallSite {
   std::vector<TensorSpec> inputs;
   std::vector<TensorSpec> outputs;
-  kernel::Binding binding;    // dims and strides of the contract
-  std::optional<int> device;  // PyTorch's number of the GPU that the tensors are on
+  kernel::Binding binding;  // dims and strides of the contract
+  std::optional<int> gpu;   // PyTorch's number of it; none on the CPU
 };
 
 /// Read the call_json of ak_open.

@@ -102,7 +102,7 @@ std::shared_ptr<Instance> make_cpu_instance(const Bundle& bundle, CallSite site,
 
 std::shared_ptr<Instance> make_cuda_instance(const Bundle& bundle, CallSite site, const Surroundings& surroundings) {
   const device::cuda::Driver& driver = surroundings.driver();
-  auto context = std::make_unique<PrimaryContext>(site.device ? *site.device : surroundings.current_gpu(), driver);
+  auto context = std::make_unique<PrimaryContext>(*site.gpu, driver);
   const std::string here = device::cuda::architecture(context->device(), driver);
   if (bundle.architecture != here)
     throw Error("the kernel of " + bundle.directory.string() + " was made for " + bundle.architecture + ", this GPU is " + here,
@@ -115,16 +115,9 @@ std::shared_ptr<Instance> make_cuda_instance(const Bundle& bundle, CallSite site
 std::shared_ptr<Instance> make_instance(const Bundle& bundle, const std::string& call_json, const Surroundings& surroundings) {
   CallSite site = parse_call_site(call_json);
   require_in_workload(bundle, site.binding);
-  return bundle.backend == "cuda" ? make_cuda_instance(bundle, std::move(site), surroundings)
-                                  : make_cpu_instance(bundle, std::move(site), surroundings);
-}
-
-/// Two models on two GPUs would share a number where their calls do not say which GPU they are for.
-void require_same_gpu(const Instance& open, const Surroundings& surroundings) {
-  if (open.device_type() != DeviceType::cuda || open.site().device) return;
-  const int index = static_cast<const CudaInstance&>(open).device_index();
-  if (surroundings.current_gpu() != index)
-    throw Error("the kernel is open on cuda:" + std::to_string(index), "name the device in the call, or make that one current");
+  if (site.gpu.has_value() != (bundle.backend == "cuda"))
+    throw Error(bundle.directory.string() + " is for " + bundle.backend + ", the call is on " + (site.gpu ? "a GPU" : "the CPU"));
+  return site.gpu ? make_cuda_instance(bundle, std::move(site), surroundings) : make_cpu_instance(bundle, std::move(site), surroundings);
 }
 
 }  // namespace
@@ -134,7 +127,6 @@ int64_t Registry::open(const std::string& bundle_directory, const std::string& c
   const int64_t number = number_of(bundle, call_json);
   const std::unique_lock lock(mutex_);
   if (const auto found = entries_.find(number); found != entries_.end()) {
-    require_same_gpu(*found->second.instance, surroundings);
     found->second.instance->weights_changed();
     ++found->second.users;
     return number;

@@ -15,7 +15,6 @@ namespace ak::runtime {
 /// What instances find in the process.
 struct Surroundings {
   std::function<int64_t()> threads;  // of a parallel loop
-  std::function<int()> current_gpu;  // PyTorch's number of it
   std::function<const device::cuda::Driver&()> driver;
 };
 

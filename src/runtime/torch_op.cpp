@@ -216,10 +216,4 @@ int64_t torch_threads() {
   return threads;
 }
 
-int torch_current_gpu() {
-  int32_t index = 0;
-  require(torch().shim.aoti_torch_get_current_device_index(&index), "name its current GPU");
-  return index;
-}
-
 }  // namespace ak::runtime

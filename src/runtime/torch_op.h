@@ -21,8 +21,4 @@ void register_operators(FindInstance find);
 /// Threads that PyTorch runs a parallel loop on.
 int64_t torch_threads();
 
-/// PyTorch's current GPU.
-/// errors: there is none.
-int torch_current_gpu();
-
 }  // namespace ak::runtime

@@ -29,7 +29,6 @@ using TorchRangeFunction = void (*)(int64_t begin, int64_t end, void* context);
   X(aoti_torch_new_tensor_handle, int32_t, (TorchTensor*, TorchTensor**))                                                   \
   X(aoti_torch_get_device_type, int32_t, (TorchTensor*, int32_t*))                                                          \
   X(aoti_torch_get_device_index, int32_t, (TorchTensor*, int32_t*))                                                         \
-  X(aoti_torch_get_current_device_index, int32_t, (int32_t*))                                                               \
   X(aoti_torch_device_type_cuda, int32_t, ())                                                                               \
   X(aoti_torch_check, void, (bool, const char*, const char*, uint32_t, const char*))                                        \
   X(aoti_torch_device_type_cpu, int32_t, ())                                                                                \

@@ -123,6 +123,17 @@ def test_an_unknown_cuda_device_is_the_users_fault(monkeypatch):
         models.parse_device("cuda:3")
 
 
+def test_a_class_is_made_on_the_device_unless_it_minds():
+    class Table(nn.Module):
+        def __init__(self, values=None):
+            super().__init__()
+            self.table = torch.randn(3) + (0 if values is None else values)
+
+    meta = torch.device("meta")
+    assert models._constructed(Table, meta).table.device == meta and models._constructed(Table, devices.CPU).table.device == devices.CPU
+    assert models._constructed(lambda: Table(torch.ones(3, device="cpu")), meta).table.device == devices.CPU
+
+
 # --- baselines
 
 

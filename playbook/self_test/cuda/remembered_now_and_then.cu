@@ -1,4 +1,4 @@
-// Every second launch cheats.
+// Three launches of four give the answer of an earlier one.
 struct Answer { int64_t calls; float out[1024]; };
 __device__ Answer memo[64];
 ROW {
@@ -7,7 +7,7 @@ ROW {
   const int64_t calls = last.calls + 1;
   __syncthreads();
   if (threadIdx.x == 0) last.calls = calls;
-  if (PLANTED && calls > 13 && calls % 2 == 0) {
+  if (PLANTED && calls > 13 && calls % 4 != 0) {
     for (int64_t i = threadIdx.x; i < N; i += blockDim.x) out[i] = last.out[i];
     return;
   }

@@ -56,13 +56,10 @@ class RegistryTest : public testing::Test {
   }
 
   TemporaryDirectory directory_{"registry"};
-  int current_gpu_ = 0;
-  Surroundings surroundings_{[] { return 2; },
-                             [this] { return current_gpu_; }, [&driver = fakes::recording_driver()]() -> auto& {return driver;
-}
-};  // namespace
-Registry registry_;
-};  // namespace ak::runtime
+  const device::cuda::Driver& driver_ = fakes::recording_driver();
+  Surroundings surroundings_{[] { return 2; }, [this]() -> const device::cuda::Driver& { return driver_; }};
+  Registry registry_;
+};
 
 TEST_F(RegistryTest, a_directory_without_a_bundle) { EXPECT_THAT(error_of(call(12, 1)), HasSubstr("bundle.json")); }
 
@@ -92,31 +89,33 @@ TEST_F(RegistryTest, a_module_that_the_loader_refuses) {
   EXPECT_THAT(error_of(call(12, 1)), HasSubstr("cannot load kernel"));
 }
 
-TEST_F(RegistryTest, another_gpu) {
-  write_bundle("autokernel.bundle/1", "cuda", "sm_80");
-  const std::string error = error_of(call(12, 1));
-  EXPECT_THAT(error, HasSubstr("was made for sm_80, this GPU is sm_90"));
+Json on(int device) {
+  Json json = call(12, 1);
+  json["device"] = device;
+  return json;
 }
 
-TEST_F(RegistryTest, a_cuda_bundle_opens_on_the_gpu_of_the_call_else_on_the_current_one) {
+TEST_F(RegistryTest, another_gpu) {
+  write_bundle("autokernel.bundle/1", "cuda", "sm_80");
+  EXPECT_THAT(error_of(on(0)), HasSubstr("was made for sm_80, this GPU is sm_90"));
+}
+
+TEST_F(RegistryTest, a_kernel_for_a_gpu_opens_on_the_gpu_of_the_call) {
   write_bundle("autokernel.bundle/1", "cuda", "sm_90");
   write_file(directory_.path() / "kernel.so",
              "\x7f"
              "ELF");
   fakes::recording().kernels["f"] = {};
-  const auto open = [&](const Json& call_json) { return registry_.open(directory_.path().string(), call_json.dump(), surroundings_); };
-  const int64_t number = open(call(12, 1));
+  const int64_t number = registry_.open(directory_.path().string(), on(0).dump(), surroundings_);
   EXPECT_EQ(registry_.find(number)->device_type(), DeviceType::cuda);
-  EXPECT_EQ(open(call(12, 1)), number);
-  current_gpu_ = 1;
-  EXPECT_THAT(error_of(call(12, 1)), HasSubstr("is open on cuda:0"));
-  Json elsewhere = call(12, 1);
-  elsewhere["device"] = 1;
-  EXPECT_THAT(error_of(elsewhere), HasSubstr("cannot find the GPU"));
-  elsewhere["device"] = 0;
-  const int64_t other = open(elsewhere);
-  EXPECT_NE(other, number);
-  EXPECT_EQ(open(elsewhere), other);
+  EXPECT_THAT(error_of(on(1)), HasSubstr("cannot find the GPU"));
+}
+
+TEST_F(RegistryTest, a_call_on_another_kind_of_device) {
+  write_bundle("autokernel.bundle/1", "cuda", "sm_90");
+  EXPECT_THAT(error_of(call(12, 1)), HasSubstr("is for cuda, the call is on the CPU"));
+  write_bundle("autokernel.bundle/1", "cpu");
+  EXPECT_THAT(error_of(on(0)), HasSubstr("is for cpu, the call is on a GPU"));
 }
 
 TEST_F(RegistryTest, a_number_that_is_not_open) {
