@@ -82,7 +82,9 @@ store::Baseline made_up_baseline() { return {{{"eager", 200.0}, {"compile", 100.
 store::Baseline measure_baseline(Session& session, const kernel::Task& task) {
   if (session.is_null_device()) return made_up_baseline();
   store::Baseline baseline;
-  baseline.kinds_us = baseline_medians(session, task, {"eager", "library", "compile"}, baseline_rounds);
+  std::vector<std::string> kinds = {"eager", "library", "compile"};
+  if (session.run().request().device == "cuda") kinds.emplace_back("compile_max_autotune");
+  baseline.kinds_us = baseline_medians(session, task, kinds, baseline_rounds);
   if (baseline.kinds_us.empty()) throw Error("no baseline of " + task.id + " could be measured", "see worker.log in the run directory");
   const auto best = std::min_element(baseline.kinds_us.begin(), baseline.kinds_us.end(),
                                      [](const auto& a, const auto& b) { return a.second < b.second; });

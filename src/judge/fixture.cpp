@@ -1,6 +1,10 @@
 // A list in order of use; a case is known by its canonical JSON.
 #include "judge/fixture.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+
 #include "core/safetensors.h"
 
 namespace ak::judge {
@@ -9,6 +13,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int uses_of_a_seed = 64;
+constexpr size_t kept_entries = 2;  // however large: the null candidates compare two
+constexpr int64_t least_fixture_bytes = int64_t{512} << 20, share_of_memory = 16;
 
 int64_t size_of(const fs::path& path) {
   std::error_code ignored;
@@ -37,6 +43,11 @@ FixtureCache::FixtureCache(FixtureSource& source, kernel::Task task, int64_t max
   seeds_.seed(seeds);
 }
 
+int64_t usual_fixture_bytes() {
+  const int64_t memory = static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
+  return std::max(least_fixture_bytes, memory / share_of_memory);
+}
+
 FixtureCache::~FixtureCache() {
   while (!entries_.empty()) drop(entries_.begin());
 }
@@ -48,7 +59,7 @@ void FixtureCache::drop(Entries::iterator entry) {
 }
 
 void FixtureCache::make_room() {
-  while (bytes_ > maximum_bytes_ && entries_.size() > 1) drop(std::prev(entries_.end()));
+  while (bytes_ > maximum_bytes_ && entries_.size() > kept_entries) drop(std::prev(entries_.end()));
 }
 
 CaseFixture FixtureCache::make(const Json& test_case) {

@@ -36,6 +36,9 @@ struct CaseFixture {
   int uses = 0;
 };
 
+/// What a machine with so much memory can keep of a task.
+int64_t usual_fixture_bytes();
+
 /// Fixtures of one task by case, at most so many bytes of them. Seeds are secret and change now and then.
 class FixtureCache {
  public:
@@ -44,7 +47,7 @@ class FixtureCache {
   FixtureCache(const FixtureCache&) = delete;
   FixtureCache& operator=(const FixtureCache&) = delete;
 
-  /// The fixture of a case without a seed; `fresh`: of a seed that no candidate has seen. Valid until the next call.
+  /// The fixture of a case without a seed; `fresh`: of a seed that no candidate has seen. Valid until the call after the next.
   const CaseFixture& get(const Json& test_case, bool fresh = false);
 
  private:

@@ -17,8 +17,8 @@ namespace ak::judge {
 
 struct JudgeSettings {
   double minimum_gain = 0.01;
-  double timing_seconds = 1;                   // of one candidate against its incumbent, at most
-  int64_t fixture_bytes = int64_t{512} << 20;  // kept in shared memory for a task
+  double timing_seconds = 1;                      // of one candidate against its incumbent, at most
+  int64_t fixture_bytes = usual_fixture_bytes();  // kept in shared memory for a task
   compile::Limits compile;
 };
 
