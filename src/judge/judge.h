@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,9 @@ class Judge {
   /// Compile, five stages, then time against `incumbent` where there is one; the first correct candidate is kept.
   /// errors: only a failing environment that cannot be told as failed_environment (the judge cannot be started).
   virtual Judgement judge(const Candidate& candidate, const Candidate* incumbent) = 0;
+
+  /// Candidates that are likely to be judged next, the likeliest first: what takes nothing from a timed kernel may be done beforehand.
+  virtual void expect(std::span<const Candidate> /*candidates*/) {}
 
   /// Median time of a candidate that has passed, cold.
   /// units: microseconds.

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
 #include "core/error.h"
+#include "core/hash.h"
 
 namespace ak::judge {
 namespace {
@@ -12,6 +14,12 @@ namespace {
 constexpr std::chrono::seconds check_timeout(600), time_timeout(600);  // the judge's own limits are far below
 
 double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+std::string key_of(const compile::Source& source) {
+  std::string all = source.text;
+  for (const auto& [name, value] : source.macros) all += '\0' + name + '=' + value;
+  return content_hash(all);
+}
 
 void set_failure(Judgement& judgement, const Json& reply) {
   judgement.verdict = parse_verdict(reply.at("verdict").get<std::string>());
@@ -50,9 +58,33 @@ void ProcessJudge::compile_ahead(std::span<const Candidate> candidates, int thre
   compiler_.compile(sources, threads, settings_.compile);
 }
 
-bool ProcessJudge::compile(const Candidate& candidate, Judgement& judgement, std::string& module) const {
-  const compile::Result compiled = compiler_.compile(source_of(candidate), settings_.compile);
-  judgement.compile_seconds += compiled.seconds;
+void ProcessJudge::expect(std::span<const Candidate> candidates) {
+  const size_t most = std::max(2u, std::thread::hardware_concurrency()) - 1;
+  // What came out otherwise than expected waits in the compiler's cache.
+  std::erase_if(ahead_, [](const auto& each) { return each.second.wait_for(std::chrono::seconds(0)) == std::future_status::ready; });
+  for (const Candidate& candidate : candidates) {
+    if (candidate.file.backend() == kernel::Backend::cpu || ahead_.size() >= most) return;
+    compile::Source source = source_of(candidate);
+    std::string key = key_of(source);
+    if (ahead_.contains(key)) continue;
+    ahead_.emplace(std::move(key), std::async(std::launch::async,
+                                              [this, source = std::move(source)] { return compiler_.compile(source, settings_.compile); }));
+  }
+}
+
+compile::Result ProcessJudge::compiled(const Candidate& candidate) {
+  const compile::Source source = source_of(candidate);
+  const auto waiting = ahead_.find(key_of(source));
+  if (waiting == ahead_.end()) return compiler_.compile(source, settings_.compile);
+  std::future<compile::Result> result = std::move(waiting->second);
+  ahead_.erase(waiting);
+  return result.get();
+}
+
+bool ProcessJudge::compile(const Candidate& candidate, Judgement& judgement, std::string& module) {
+  const double start = seconds_now();
+  const compile::Result compiled = this->compiled(candidate);
+  judgement.compile_seconds += seconds_now() - start;
   module = compiled.module.string();
   if (compiled.compiled) return true;
   judgement.verdict = Verdict::does_not_compile;

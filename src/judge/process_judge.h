@@ -1,6 +1,8 @@
 // The judge of a run: compiles, then has autokernel-judge check and time, cheapest first.
 #pragma once
 
+#include <future>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -33,6 +35,8 @@ class ProcessJudge final : public Judge {
 
   Judgement judge(const Candidate& candidate, const Candidate* incumbent) override;
   double time_us(const Candidate& candidate) override;
+  /// Compiles them meanwhile, where the kernels are timed on a device of their own.
+  void expect(std::span<const Candidate> candidates) override;
 
   /// Compile ahead, while nothing is timed; the results wait in the compiler's cache.
   void compile_ahead(std::span<const Candidate> candidates, int threads) const;
@@ -40,7 +44,8 @@ class ProcessJudge final : public Judge {
 
  private:
   compile::Source source_of(const Candidate& candidate) const;
-  bool compile(const Candidate& candidate, Judgement& judgement, std::string& module) const;
+  bool compile(const Candidate& candidate, Judgement& judgement, std::string& module);
+  compile::Result compiled(const Candidate& candidate);
   /// The plan as the judge's process takes it; nothing where a `require` excludes the case.
   std::optional<Json> concrete(const Candidate& candidate, const std::string& module, const kernel::Binding& binding) const;
   Json request(const CaseFixture& fixture) const;
@@ -56,6 +61,7 @@ class ProcessJudge final : public Judge {
   const compile::Compiler& compiler_;
   JudgeSettings settings_;
   FixtureCache fixtures_;
+  std::map<std::string, std::future<compile::Result>> ahead_;  // by what is compiled
 };
 
 }  // namespace ak::judge

@@ -21,6 +21,8 @@ double mean_over_calls(const kernel::Task& task, const Expression& expression) {
   return calls > 0 ? sum / calls : 0;
 }
 
+constexpr size_t candidates_ahead = 12;
+
 double ratio(double numerator, double denominator) { return denominator > 0 ? numerator / denominator : 0; }
 
 }  // namespace
@@ -60,7 +62,25 @@ void TaskSearch::look_at(kernel::KernelFile file) {
 
 std::optional<Proposal> TaskSearch::propose() { return proposer_->next(*history_); }
 
+/// Most candidates lose: what would be proposed if this one did, and the next ones.
+void TaskSearch::announce_what_follows(const Proposal& proposal) const {
+  History imagined = *history_;
+  std::vector<judge::Candidate> likely;
+  std::optional<Proposal> last = proposal;
+  while (last && !last->kernel_text && likely.size() < candidates_ahead) {
+    store::Trial lost;
+    lost.point = last->point;
+    lost.verdict = judge::name_of(judge::Verdict::does_not_fit);  // and so no new centre
+    lost.kernel_hash = kernel_hash(space_->file(), last->point);
+    imagined.add(lost);
+    last = proposer_->next(imagined);
+    if (last) likely.push_back({space_->file(), last->point});
+  }
+  judge_.expect(likely);
+}
+
 Step TaskSearch::run(const Proposal& proposal) {
+  announce_what_follows(proposal);
   const judge::Candidate candidate{
       proposal.kernel_text ? kernel::KernelFile::parse(*proposal.kernel_text, "the proposed kernel") : space_->file(), proposal.point};
   Step step{proposal, judge_twice(candidate), std::nullopt};
