@@ -34,7 +34,10 @@ std::map<std::string, std::string> default_environment() {
   const fs::path home = home_directory();
   std::string path = (home / "python").string();
   if (const char* ours = std::getenv("PYTHONPATH"); ours != nullptr && *ours != '\0') path += ":" + std::string(ours);
-  return {{"PYTHONPATH", path}, {"AUTOKERNEL_FAMILIES", (home / "kernels").string()}, {"PYTHONUNBUFFERED", "1"}};
+  return {{"PYTHONPATH", path},
+          {"AUTOKERNEL_FAMILIES", (home / "kernels").string()},
+          {"PYTHONUNBUFFERED", "1"},
+          {"TORCHINDUCTOR_AUTOTUNE_IN_SUBPROC", "1"}};  // a choice of max-autotune that faults costs a child's context, not the worker's
 }
 
 Descriptor open_or_throw(const fs::path& path, int flags) {
