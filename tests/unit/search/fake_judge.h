@@ -50,8 +50,10 @@ class FakeJudge final : public judge::Judge {
     return judgement;
   }
   double time_us(const judge::Candidate& candidate) override { return cost_(candidate); }
+  void expect(std::span<const judge::Candidate> candidates) override { expected = {candidates.begin(), candidates.end()}; }
 
   int calls = 0, environment_failures = 0;
+  std::vector<judge::Candidate> expected;  // as last announced
 
  private:
   Cost cost_;

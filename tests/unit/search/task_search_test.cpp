@@ -120,6 +120,22 @@ TEST_F(TaskSearchTest, AWrongStarterDoesNotEndTheSearch) {
   EXPECT_EQ(run.state(id).incumbent->point.at("ROWS"), 2);
 }
 
+TEST_F(TaskSearchTest, WhatIsAnnouncedFollowsWhileCandidatesLose) {
+  store::Run run = new_run();
+  FakeJudge judge([](const judge::Candidate& candidate) { return candidate.point == candidate.file.defaults() ? 1 : 2; });
+  TaskSearch search(run, judge, id, settings());
+  search.run(*search.propose());
+  search.run(*search.propose());
+  const std::vector<judge::Candidate> announced = judge.expected;
+  ASSERT_GE(announced.size(), 4u);
+  for (const judge::Candidate& candidate : announced) {
+    const auto proposal = search.propose();
+    ASSERT_TRUE(proposal);
+    EXPECT_EQ(proposal->point, candidate.point);
+    search.run(*proposal);
+  }
+}
+
 TEST_F(TaskSearchTest, ABrokenLogIsStillRecorded) {
   store::Run run = new_run();
   class Broken final : public judge::Judge {
