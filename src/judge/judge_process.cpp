@@ -1,6 +1,8 @@
 // One request at a time over two pipes.
 #include "judge/judge_process.h"
 
+#include <fcntl.h>
+
 #include "core/error.h"
 #include "core/file.h"
 
@@ -20,7 +22,8 @@ void JudgeProcess::start() {
   Pipe requests = make_pipe(), replies = make_pipe();
   ProcessOptions options;
   options.arguments = {executable_.string()};
-  options.descriptors = {{3, requests.read_end.get()}, {4, replies.write_end.get()}};
+  const Descriptor nothing(::open("/dev/null", O_WRONLY | O_CLOEXEC));  // a candidate on a GPU can print, and would print among our results
+  options.descriptors = {{1, nothing.get()}, {3, requests.read_end.get()}, {4, replies.write_end.get()}};
   process_ = Process::start(options);
   channel_.emplace(std::move(replies.read_end), std::move(requests.write_end));
   const auto opened = exchange("open", opening_, open_timeout);
