@@ -153,7 +153,7 @@ Outcome Host::install(const kernel::ConcretePlan& plan, const Placement& placeme
 
 Outcome Host::failed(CUresult result) {
   const bool refused = result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES || result == CUDA_ERROR_INVALID_VALUE ||
-                       result == CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+                       result == CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE || result == CUDA_ERROR_INVALID_CLUSTER_SIZE;
   if (refused) return {Outcome::Kind::does_not_fit, "the driver refuses the launch: " + text_of(result), 0, 0, 0};
   context_.set_lost();
   return {Outcome::Kind::crashed, text_of(result), 0, 0, 0};
