@@ -23,14 +23,7 @@ constexpr double longest_seconds = 10;
 }  // namespace
 
 CudaMachine::CudaMachine(int index, const std::filesystem::path& builtin)
-    : context_(index, builtin), facts_(cuda::facts(context_.device())) {
-  int major = 0, minor = 0;
-  cuda::check(cuda::driver().cuDeviceGetAttribute(&major, cuda::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, context_.device()),
-              "ask the device");
-  cuda::check(cuda::driver().cuDeviceGetAttribute(&minor, cuda::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, context_.device()),
-              "ask the device");
-  facts_["compute_capability"] = 10 * major + minor;
-}
+    : context_(index, builtin), facts_(cuda::facts(context_.device())) {}
 
 Json CudaMachine::sandbox() { return Json::array({"device code"}); }
 
@@ -54,26 +47,13 @@ double CudaMachine::floor_us(int64_t read_bytes, int64_t write_bytes) {
   const cuda::Arena arena = context_.take_arena(std::max<int64_t>((read + write) * vector_bytes, 1));
   const auto given = [&](const auto& enqueue) { return median_us(enqueue, floor_samples); };
   const auto source = arena.device, target = arena.device + static_cast<uint64_t>(read * vector_bytes);
-  const cuda::Launch moving{context_.builtin("builtin_move"),
-                            {(std::max(read, write) + block_vectors - 1) / block_vectors, 1, 1},
-                            {256, 1, 1},
-                            {1, 1, 1},
-                            0,
-                            false,
-                            false,
-                            {source, static_cast<uint64_t>(read), target, static_cast<uint64_t>(write)}};
+  const cuda::Launch moving = context_.builtin("builtin_move", (std::max(read, write) + block_vectors - 1) / block_vectors, 256,
+                                               {source, static_cast<uint64_t>(read), target, static_cast<uint64_t>(write)});
   double best = given([&] { return context_.launch(moving); });
   if (write == 0) {
     const int64_t sms = facts_.find("sm_count")->second;
     for (const int64_t blocks : {2 * sms, 4 * sms}) {
-      const cuda::Launch reading{context_.builtin("builtin_read"),
-                                 {blocks, 1, 1},
-                                 {512, 1, 1},
-                                 {1, 1, 1},
-                                 0,
-                                 false,
-                                 false,
-                                 {source, static_cast<uint64_t>(read), source}};
+      const cuda::Launch reading = context_.builtin("builtin_read", blocks, 512, {source, static_cast<uint64_t>(read), source});
       best = std::min(best, given([&] { return context_.launch(reading); }));
     }
   } else if (read == write) {
@@ -88,21 +68,14 @@ double CudaMachine::floor_us(int64_t read_bytes, int64_t write_bytes) {
 double CudaMachine::rate_of(const char* kernel, int64_t flops_a_round) {
   const cuda::Arena arena = context_.take_arena(vector_bytes);
   const int64_t blocks = multiply_blocks_a_sm * facts_.find("sm_count")->second;
-  const cuda::Launch multiplying{context_.builtin(kernel),
-                                 {blocks, 1, 1},
-                                 {256, 1, 1},
-                                 {1, 1, 1},
-                                 0,
-                                 false,
-                                 false,
-                                 {arena.device, static_cast<uint64_t>(multiply_rounds)}};
+  const cuda::Launch multiplying = context_.builtin(kernel, blocks, 256, {arena.device, static_cast<uint64_t>(multiply_rounds)});
   const double us = median_us([&] { return context_.launch(multiplying); }, ceiling_samples);
   context_.give_back(arena);
   return static_cast<double>(flops_a_round * multiply_rounds * blocks) / (us * 1e-6);
 }
 
 Json CudaMachine::ceilings() {
-  const cuda::Launch nothing{context_.builtin("builtin_empty"), {1, 1, 1}, {32, 1, 1}, {1, 1, 1}, 0, false, false, {}};
+  const cuda::Launch nothing = context_.builtin("builtin_empty", 1, 32, {});
   const double launch_us = median_us([&] { return context_.launch(nothing); }, launch_samples);
   const double copy_us = floor_us(ceiling_bytes / 2, ceiling_bytes / 2), read_us = floor_us(ceiling_bytes, 0);
   const int64_t tensor_flops = 2 * context_.builtin_flops_a_round();

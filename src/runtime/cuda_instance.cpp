@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "device/cuda/launch.h"
 
 namespace ak::runtime {
 
@@ -19,44 +20,6 @@ constexpr size_t prepared_kept = 4;       // sets of prepared weights an instanc
 constexpr int64_t alignment_bytes = 256;  // of buffers: what cuMemAlloc gives, enough for bulk copies and tensor maps
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
-
-CUlaunchAttribute flag(CUlaunchAttributeID id) {
-  CUlaunchAttribute attribute{};
-  attribute.id = id;
-  attribute.value.flag = 1;
-  return attribute;
-}
-
-CUlaunchAttribute cluster_of(const ConcreteLaunch& launch) {
-  CUlaunchAttribute attribute{};
-  attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-  attribute.value.cluster = {static_cast<unsigned>(launch.cluster[0]), static_cast<unsigned>(launch.cluster[1]),
-                             static_cast<unsigned>(launch.cluster[2])};
-  return attribute;
-}
-
-/// The one that lets a launch overlap with its predecessor comes last.
-std::vector<CUlaunchAttribute> attributes_of(const ConcreteLaunch& launch) {
-  std::vector<CUlaunchAttribute> attributes;
-  if (launch.cluster != std::array<int64_t, 3>{1, 1, 1}) attributes.push_back(cluster_of(launch));
-  if (launch.cooperative) attributes.push_back(flag(CU_LAUNCH_ATTRIBUTE_COOPERATIVE));
-  if (launch.overlap) attributes.push_back(flag(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION));
-  return attributes;
-}
-
-CUlaunchConfig config_of(const ConcreteLaunch& launch) {
-  const auto number = [](int64_t value) { return static_cast<unsigned>(value); };
-  return {number(launch.grid[0]),
-          number(launch.grid[1]),
-          number(launch.grid[2]),
-          number(launch.block[0]),
-          number(launch.block[1]),
-          number(launch.block[2]),
-          number(launch.shared_bytes),
-          nullptr,
-          nullptr,
-          0};
-}
 
 bool overlaps(const std::vector<CUlaunchAttribute>& attributes) {
   return !attributes.empty() && attributes.back().id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;

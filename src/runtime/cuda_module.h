@@ -89,11 +89,6 @@ class CudaModule {
   device::cuda::CUfunction function_for(const kernel::ConcreteLaunch& launch) const;
 
  private:
-  void check_parameters(const kernel::ConcreteLaunch& launch, device::cuda::CUfunction function) const;
-  void check_extents(const kernel::ConcreteLaunch& launch, device::cuda::CUfunction function) const;
-  void allow_shared(const kernel::ConcreteLaunch& launch, device::cuda::CUfunction function) const;
-  int attribute(device::cuda::CUfunction function, device::cuda::CUfunction_attribute which) const;
-
   const PrimaryContext& context_;
   const device::cuda::Driver& driver_;
   int64_t shared_per_block_;

@@ -33,64 +33,40 @@ Context::Context(int index, const std::filesystem::path& builtin) {
   check(cuda.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "make a stream");
   const std::string image = read_file(builtin);
   check(cuda.cuModuleLoadData(&builtin_, image.data()), "load the judge's own kernels");
-  read_ = this->builtin("builtin_read");
   CUdeviceptr flops = 0;
   size_t size = 0;
   check(cuda.cuModuleGetGlobal(&flops, &size, builtin_, "builtin_flops_a_round"), "find the judge's own constants");
   check(cuda.cuMemcpyDtoHAsync(&flops_a_round_, flops, sizeof flops_a_round_, stream_), "read the judge's own constants");
-  sm_count_ = attribute(device_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   flush_bytes_ = std::max(least_flush_bytes, flush_factor * int64_t{attribute(device_, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)});
   check(cuda.cuMemAlloc(&flush_buffer_, static_cast<size_t>(flush_bytes_)), "allocate memory");
+  reading_ = this->builtin("builtin_read", 2 * attribute(device_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT), 512,
+                           {flush_buffer_, static_cast<uint64_t>(flush_bytes_ / 16), flush_buffer_});
   check(cuda.cuMemsetD8Async(flush_buffer_, 1, static_cast<size_t>(flush_bytes_), stream_), "fill memory");
   check(cuda.cuStreamSynchronize(stream_), "run anything");
 }
 
-CUfunction Context::builtin(const char* name) const {
-  CUfunction function = nullptr;
-  check(driver().cuModuleGetFunction(&function, builtin_, name), "find a kernel of the judge's own");
-  return function;
+Launch Context::builtin(const char* name, int64_t blocks, int64_t threads, std::vector<uint64_t> arguments) const {
+  Launch launch;
+  check(driver().cuModuleGetFunction(&launch.function, builtin_, name), "find a kernel of the judge's own");
+  launch.plan.grid[0] = blocks;
+  launch.plan.block[0] = threads;
+  launch.arguments = std::move(arguments);
+  return launch;
 }
 
 CUresult Context::launch(const Launch& launch) const {
-  if (launch.grid[0] == 0 || launch.grid[1] == 0 || launch.grid[2] == 0) return CUDA_SUCCESS;
-  CUlaunchAttribute attributes[3] = {};
-  unsigned count = 0;
-  if (launch.cooperative) {
-    attributes[count].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
-    attributes[count++].value.flag = 1;
-  }
-  if (launch.overlap) {
-    attributes[count].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-    attributes[count++].value.flag = 1;
-  }
-  if (launch.cluster != std::array<int64_t, 3>{1, 1, 1}) {
-    attributes[count].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-    attributes[count++].value.cluster = {static_cast<unsigned>(launch.cluster[0]), static_cast<unsigned>(launch.cluster[1]),
-                                         static_cast<unsigned>(launch.cluster[2])};
-  }
-  const auto number = [](int64_t value) { return static_cast<unsigned>(value); };
-  const CUlaunchConfig config = {number(launch.grid[0]),
-                                 number(launch.grid[1]),
-                                 number(launch.grid[2]),
-                                 number(launch.block[0]),
-                                 number(launch.block[1]),
-                                 number(launch.block[2]),
-                                 number(launch.shared_bytes),
-                                 stream_,
-                                 attributes,
-                                 count};
+  if (launch.plan.blocks() == 0) return CUDA_SUCCESS;
+  std::vector<CUlaunchAttribute> attributes = attributes_of(launch.plan);
+  CUlaunchConfig config = config_of(launch.plan);
+  config.stream = stream_;
+  config.attributes = attributes.data();
+  config.attribute_count = static_cast<unsigned>(attributes.size());
   std::vector<void*> parameters;
   for (const uint64_t& argument : launch.arguments) parameters.push_back(const_cast<uint64_t*>(&argument));
   return driver().cuLaunchKernelEx(&config, launch.function, parameters.data(), nullptr);
 }
 
-CUresult Context::flush() const {
-  const Launch reading{read_,       {2 * sm_count_, 1, 1},
-                       {512, 1, 1}, {1, 1, 1},
-                       0,           false,
-                       false,       {flush_buffer_, static_cast<uint64_t>(flush_bytes_ / 16), flush_buffer_}};
-  return launch(reading);
-}
+CUresult Context::flush() const { return launch(reading_); }
 
 Context::Timed Context::timed(const std::function<CUresult()>& enqueue, double timeout_seconds, int repeats,
                               const std::function<CUresult(int)>& before) {

@@ -1,7 +1,6 @@
 // One device of this process: its context, stream, clock, spare memory, and the judge's own kernels.
 #pragma once
 
-#include <array>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -10,15 +9,14 @@
 
 #include "core/expression.h"
 #include "device/cuda/driver.h"
+#include "device/cuda/launch.h"
 
 namespace ak::device::cuda {
 
-/// A kernel's launch with its numbers; grid of 0: none.
+/// A launch with its kernel and its numbers; none where it has no blocks.
 struct Launch {
   CUfunction function = nullptr;
-  std::array<int64_t, 3> grid = {1, 1, 1}, block = {1, 1, 1}, cluster = {1, 1, 1};
-  int64_t shared_bytes = 0;
-  bool overlap = false, cooperative = false;
+  kernel::ConcreteLaunch plan;      // but for the arguments
   std::vector<uint64_t> arguments;  // each in its lowest bytes
 };
 
@@ -37,7 +35,8 @@ class Context {
 
   CUdevice device() const { return device_; }
   CUstream stream() const { return stream_; }
-  CUfunction builtin(const char* name) const;
+  /// Of one of the judge's own kernels.
+  Launch builtin(const char* name, int64_t blocks, int64_t threads, std::vector<uint64_t> arguments) const;
   int64_t builtin_flops_a_round() const { return flops_a_round_; }
   int64_t flush_bytes() const { return flush_bytes_; }
 
@@ -70,10 +69,9 @@ class Context {
   CUstream stream_ = nullptr;
   std::vector<std::pair<CUevent, CUevent>> events_;  // of a repeat each
   CUmodule builtin_ = nullptr;
-  CUfunction read_ = nullptr;
+  Launch reading_;  // the flush buffer
   CUdeviceptr flush_buffer_ = 0;
   int64_t flush_bytes_ = 0, flops_a_round_ = 0;
-  int sm_count_ = 0;
   std::vector<Arena> spare_;
   bool lost_ = false;
 };

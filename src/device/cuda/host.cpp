@@ -1,8 +1,6 @@
 // Checks a plan against its module, and moves memory only where it changed.
 #include "device/cuda/host.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 
@@ -13,21 +11,6 @@ namespace ak::device::cuda {
 namespace {
 
 constexpr int64_t longest_gap = 32 << 10;  // between two changes that travel together
-constexpr int64_t most_x = (int64_t{1} << 31) - 1, most_yz = 65535, portable_cluster = 8, usual_shared_bytes = 48 << 10;
-
-int attribute(CUfunction function, CUfunction_attribute which) {
-  int value = 0;
-  check(driver().cuFuncGetAttribute(&value, which, function), "ask a kernel");
-  return value;
-}
-
-/// Sizes in bytes of a kernel's parameters.
-std::vector<size_t> parameter_sizes(CUfunction function) {
-  std::vector<size_t> sizes;
-  size_t offset = 0, size = 0;
-  while (driver().cuFuncGetParamInfo(function, sizes.size(), &offset, &size) == CUDA_SUCCESS) sizes.push_back(size);
-  return sizes;
-}
 
 }  // namespace
 
@@ -83,40 +66,10 @@ void Host::pull(int64_t begin, int64_t bytes) {
   check(driver().cuStreamSynchronize(context_.stream()), "copy from the device");
 }
 
-std::string Host::misfit(const Launch& launch) const {
-  const int64_t threads = launch.block[0] * launch.block[1] * launch.block[2];
-  const int64_t most_threads = attribute(launch.function, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
-  if (threads > most_threads) return fmt::format("a block has {} threads; the compiled kernel allows {}", threads, most_threads);
-  if (launch.grid[0] > most_x || launch.grid[1] > most_yz || launch.grid[2] > most_yz)
-    return fmt::format("a grid of {} x {} x {} is larger than the device's", launch.grid[0], launch.grid[1], launch.grid[2]);
-  const int64_t fixed = attribute(launch.function, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES), most = facts_.find("shared_per_block")->second;
-  if (fixed + launch.shared_bytes > most)
-    return fmt::format("{} bytes of shared memory, of them {} static: the device has {} for a block", fixed + launch.shared_bytes, fixed,
-                       most);
-  for (size_t i = 0; i < 3; ++i) {
-    if (launch.cluster[i] < 1 || launch.grid[i] % launch.cluster[i] != 0)
-      return fmt::format("a grid of {} blocks is no multiple of a cluster of {}", launch.grid[i], launch.cluster[i]);
-  }
-  return {};
-}
-
-std::string Host::fill(const kernel::ConcreteLaunch& concrete, const Placement& placement, Launch& launch) {
-  if (driver().cuModuleGetFunction(&launch.function, module_, concrete.kernel.c_str()) != CUDA_SUCCESS)
-    return fmt::format("the module has no kernel '{}'; is it extern \"C\"?", concrete.kernel);
-  launch.grid = concrete.grid;
-  launch.block = concrete.block;
-  launch.cluster = concrete.cluster;
-  launch.shared_bytes = concrete.shared_bytes;
-  launch.overlap = concrete.overlap;
-  launch.cooperative = concrete.cooperative;
-  const std::vector<size_t> sizes = parameter_sizes(launch.function);
-  if (sizes.size() != concrete.arguments.size())
-    return fmt::format("{} takes {} arguments, the plan gives {}", concrete.kernel, sizes.size(), concrete.arguments.size());
-  for (size_t i = 0; i < sizes.size(); ++i) {
+Launch Host::ready(const kernel::ConcreteLaunch& plan, const Placement& placement) const {
+  Launch launch{function_for(plan, module_, facts_.at("shared_per_block")), plan, {}};
+  for (const kernel::Argument& argument : std::exchange(launch.plan.arguments, {})) {
     using Kind = kernel::Argument::Kind;
-    const kernel::Argument& argument = concrete.arguments[i];
-    const size_t size = argument.kind == Kind::real ? sizeof(float) : sizeof(int64_t);
-    if (sizes[i] != size) return fmt::format("argument {} of {} has {} bytes, the plan gives {}", i, concrete.kernel, sizes[i], size);
     uint64_t bits = 0;
     if (argument.kind == Kind::integer) bits = static_cast<uint64_t>(argument.integer);
     if (argument.kind == Kind::real) bits = std::bit_cast<uint32_t>(static_cast<float>(argument.real));
@@ -124,16 +77,7 @@ std::string Host::fill(const kernel::ConcreteLaunch& concrete, const Placement& 
       bits = arena_.device + static_cast<uint64_t>(placement.pointers.at(argument.name));
     launch.arguments.push_back(bits);
   }
-  const std::string misfit = this->misfit(launch);
-  if (!misfit.empty()) return concrete.kernel + ": " + misfit;
-  if (launch.shared_bytes > usual_shared_bytes)
-    check(driver().cuFuncSetAttribute(launch.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                      static_cast<int>(launch.shared_bytes)),
-          "give a kernel its shared memory");
-  if (launch.cluster[0] * launch.cluster[1] * launch.cluster[2] > portable_cluster)
-    check(driver().cuFuncSetAttribute(launch.function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1),
-          "give a kernel its clusters");
-  return {};
+  return launch;
 }
 
 Outcome Host::install(const kernel::ConcretePlan& plan, const Placement& placement) {
@@ -142,11 +86,11 @@ Outcome Host::install(const kernel::ConcretePlan& plan, const Placement& placeme
   zeros_ = placement.zeros;
   written_ = placement.written;
   if (placement.worker_scratch >= 0) return {Outcome::Kind::does_not_fit, "a device has no scratch per worker", 0, 0, 0};
-  for (const auto& [list, ready] : {std::pair(&plan.launches, &launches_), std::pair(&plan.prepares, &prepares_)}) {
-    for (const kernel::ConcreteLaunch& each : *list) {
-      const std::string why = fill(each, placement, ready->emplace_back());
-      if (!why.empty()) return {Outcome::Kind::does_not_fit, why, 0, 0, 0};
-    }
+  try {
+    for (const kernel::ConcreteLaunch& each : plan.launches) launches_.push_back(ready(each, placement));
+    for (const kernel::ConcreteLaunch& each : plan.prepares) prepares_.push_back(ready(each, placement));
+  } catch (const Error& error) {
+    return {Outcome::Kind::does_not_fit, error.what(), 0, 0, 0};
   }
   return {};
 }

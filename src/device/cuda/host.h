@@ -27,9 +27,8 @@ class Host final : public device::Host {
   bool alive() const override { return module_ != nullptr && !context_.lost(); }
 
  private:
-  /// Nothing, or why a launch cannot be.
-  std::string fill(const kernel::ConcreteLaunch& concrete, const Placement& placement, Launch& launch);
-  std::string misfit(const Launch& launch) const;
+  /// errors: a launch that cannot be; why.
+  Launch ready(const kernel::ConcreteLaunch& plan, const Placement& placement) const;
   Outcome run(const std::vector<Launch>& launches, double timeout_seconds, const Moments& moments);
   CUresult push_all();
   CUresult keep_image();

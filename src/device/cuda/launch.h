@@ -1,0 +1,21 @@
+// A plan's launch on a device: its kernel, found and checked, and what cuLaunchKernelEx takes.
+#pragma once
+
+#include <vector>
+
+#include "device/cuda/driver.h"
+#include "kernel/launch_plan.h"
+
+namespace ak::device::cuda {
+
+/// The kernel of a launch, allowed the shared memory and the cluster that the launch asks for. The module's context is current.
+/// `shared_per_block`: of the device, bytes.
+/// errors: no such kernel, other parameters than the plan gives, more threads or shared memory than there are, a grid that is too large.
+CUfunction function_for(const kernel::ConcreteLaunch& launch, CUmodule module, int64_t shared_per_block, const Driver& from = driver());
+
+/// Without stream and attributes.
+CUlaunchConfig config_of(const kernel::ConcreteLaunch& launch);
+/// The one that lets a launch overlap with its predecessor comes last.
+std::vector<CUlaunchAttribute> attributes_of(const kernel::ConcreteLaunch& launch);
+
+}  // namespace ak::device::cuda
