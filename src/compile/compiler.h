@@ -43,6 +43,9 @@ class Compiler {
   /// The same for many, `threads` at a time; in order.
   std::vector<Result> compile(std::span<const Source> sources, int threads, const Limits& limits = {}) const;
 
+  /// What decides the module, as a hash: its name in the cache.
+  std::string key(const Source& source) const;
+
   /// "g++ (Debian 12.2.0-14) 12.2.0", "NVRTC 13.2".
   const std::string& version() const { return version_; }
 
@@ -60,7 +63,6 @@ class Compiler {
   /// The child, whose working directory holds the translation unit, that writes `module_name`.
   virtual ProcessOptions child(const Source& source, const std::string& module_name, const Limits& limits) const = 0;
 
-  std::string key(const Source& source) const;
   std::string readable(std::string log) const;
 
   std::filesystem::path cache_directory_;

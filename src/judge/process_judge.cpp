@@ -6,7 +6,6 @@
 #include <thread>
 
 #include "core/error.h"
-#include "core/hash.h"
 
 namespace ak::judge {
 namespace {
@@ -14,12 +13,6 @@ namespace {
 constexpr std::chrono::seconds check_timeout(600), time_timeout(600);  // the judge's own limits are far below
 
 double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-std::string key_of(const compile::Source& source) {
-  std::string all = source.text;
-  for (const auto& [name, value] : source.macros) all += '\0' + name + '=' + value;
-  return content_hash(all);
-}
 
 void set_failure(Judgement& judgement, const Json& reply) {
   judgement.verdict = parse_verdict(reply.at("verdict").get<std::string>());
@@ -65,7 +58,7 @@ void ProcessJudge::expect(std::span<const Candidate> candidates) {
   for (const Candidate& candidate : candidates) {
     if (candidate.file.backend() == kernel::Backend::cpu || ahead_.size() >= most) return;
     compile::Source source = source_of(candidate);
-    std::string key = key_of(source);
+    std::string key = compiler_.key(source);
     if (ahead_.contains(key)) continue;
     ahead_.emplace(std::move(key), std::async(std::launch::async,
                                               [this, source = std::move(source)] { return compiler_.compile(source, settings_.compile); }));
@@ -74,7 +67,7 @@ void ProcessJudge::expect(std::span<const Candidate> candidates) {
 
 compile::Result ProcessJudge::compiled(const Candidate& candidate) {
   const compile::Source source = source_of(candidate);
-  const auto waiting = ahead_.find(key_of(source));
+  const auto waiting = ahead_.find(compiler_.key(source));
   if (waiting == ahead_.end()) return compiler_.compile(source, settings_.compile);
   std::future<compile::Result> result = std::move(waiting->second);
   ahead_.erase(waiting);

@@ -61,7 +61,7 @@ class ProcessJudge final : public Judge {
   const compile::Compiler& compiler_;
   JudgeSettings settings_;
   FixtureCache fixtures_;
-  std::map<std::string, std::future<compile::Result>> ahead_;  // by what is compiled
+  std::map<std::string, std::future<compile::Result>> ahead_;  // by the compiler's key
 };
 
 }  // namespace ak::judge
