@@ -9,6 +9,7 @@
 #include "cli/bench.h"
 #include "cli/doctor.h"
 #include "cli/engine_socket.h"
+#include "cli/export.h"
 #include "cli/self_test.h"
 #include "cli/session.h"
 #include "cli/steps.h"
@@ -252,6 +253,20 @@ Exit verify(Options& options) {
   const report::RunView view = report::view_of(session.run());
   print_progress(options, verification, report::summary_text(view, report::width_of(stdout), report::colour_for(stdout)));
   return holds(verification) ? Exit::done : Exit::does_not_hold;
+}
+
+Exit export_kernels(Options& options) {
+  check_export(options);
+  const bool whole_run = std::filesystem::exists(std::filesystem::path(options.task) / "run.toml");
+  if (whole_run) options.run_directory = options.task;
+  const auto opened = open_existing(options);
+  const std::string only = whole_run ? std::string() : opened->session->find_task(options.task);
+  const Json request = export_request(*opened->session, options, only);
+  opened->progress->phase("write and build the package");
+  const Json written = write_export(request);
+  opened->progress.reset();
+  print_progress(options, written, export_text(written));
+  return Exit::done;
 }
 
 Exit report(Options& options) {

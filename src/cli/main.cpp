@@ -112,6 +112,14 @@ struct CommandLine {
         ->check(more_than_zero);
     add_common(verify, options);
 
+    CLI::App& exporting = add("export", "kept kernels as a package that needs no AutoKernel", ak::cli::export_kernels);
+    exporting.add_option("TASK|RUN", options.task, "a task of the run, or a run directory for every kernel in its model")->required();
+    exporting.add_option("DIR", options.export_directory, "a new or empty directory")->required();
+    exporting.add_option("--to", options.to, "hf (for the kernels package of Hugging Face) or torch (a Python package)")->required();
+    exporting.add_option("--name", options.name, "of the package; default ak-<family>");
+    exporting.add_option("--push", options.push, "a repository of the Hugging Face Hub to upload to");
+    add_common(exporting, options);
+
     add_common(add("report", "summary table, report.html and progress.svg", ak::cli::report), options);
   }
 

@@ -19,6 +19,8 @@ struct Options {
   std::optional<int64_t> experiments;
   int64_t top = 12, rounds = 25, tune = 0;
   std::string task, note;
+  std::string to, name, push;                // export
+  std::filesystem::path export_directory;
 };
 
 /// Exit codes (docs/formats/command-line.md).
