@@ -106,8 +106,9 @@ void check_export(const Options& options) {
   if (options.to != "hf" && options.to != "torch") throw Error("there is no export to '" + options.to + "'", "use --to hf or --to torch");
   static const std::regex name("[a-z][-a-z0-9]*[a-z0-9]");
   if (!options.name.empty() && !std::regex_match(options.name, name))
-    throw Error("'" + options.name + "' is no name of a package",
-                "a name has lower-case letters, digits and dashes, begins with a letter and ends with a letter or digit: --name my-softmax");
+    throw Error(
+        "'" + options.name + "' is no name of a package",
+        "a name has lower-case letters, digits and dashes, begins with a letter and ends with a letter or digit: --name my-softmax");
   static const std::regex repository("[A-Za-z0-9][-._A-Za-z0-9]*/[A-Za-z0-9][-._A-Za-z0-9]*");
   if (!options.push.empty() && options.to != "hf") throw Error("--push goes with --to hf", "leave out --push");
   if (!options.push.empty() && !std::regex_match(options.push, repository))
@@ -122,11 +123,10 @@ Json write_export(const Json& request) {
   const TemporaryDirectory scratch("autokernel-export-");
   write_json(scratch.path() / "request.json", request);
   const fs::path result = scratch.path() / "result.json";
-  const CommandResult command =
-      run_command({.arguments = {bridge::find_python().string(), "-m", "autokernel.export", (scratch.path() / "request.json").string(),
-                                 result.string()},
-                   .environment = bridge::python_environment()},
-                  writing_timeout);
+  const CommandResult command = run_command({.arguments = {bridge::find_python().string(), "-m", "autokernel.export",
+                                                           (scratch.path() / "request.json").string(), result.string()},
+                                             .environment = bridge::python_environment()},
+                                            writing_timeout);
   if (!fs::exists(result)) throw Error("the export ended with " + command.status.text(), command.output);
   Json written = read_json(result);
   if (written.contains("error")) throw Error(written["error"].value("message", ""), written["error"].value("what_to_do", ""));

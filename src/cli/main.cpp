@@ -48,6 +48,27 @@ void add_budget(CLI::App& command, Options& options) {
       ->excludes(minutes);
 }
 
+void add_agent(CLI::App& command, Options& options) {
+  auto* agent =
+      command.add_option("--agent", options.agent,
+                         "a coding agent that proposes first: claude, codex, gemini, or a command with {prompt} or {prompt_file} in it");
+  command.add_option("--agent-minutes", options.agent_minutes, "of an agent on one task")
+      ->capture_default_str()
+      ->check(more_than_zero)
+      ->needs(agent);
+  command.add_option("--agent-rounds", options.agent_rounds, "verdicts that an agent has on one task")
+      ->capture_default_str()
+      ->check(more_than_zero)
+      ->needs(agent);
+  command.add_option("--agents", options.agents, "so many side by side, each on a task of its own")
+      ->capture_default_str()
+      ->check(more_than_zero)
+      ->needs(agent);
+  command.add_option("--agent-path", options.agent_paths, "a file or folder of the agent's own that it may use; may be repeated")
+      ->needs(agent);
+  command.add_option("--agent-variable", options.agent_variables, "an environment variable that it may see; may be repeated")->needs(agent);
+}
+
 void add_common(CLI::App& command, Options& options) {
   command.add_option("--run-dir", options.run_directory, "the run's directory");
   command.add_flag("--json", options.json, "machine-readable output on standard output");
@@ -72,6 +93,7 @@ struct CommandLine {
     CLI::App& run = add("run", "the whole job: profile, extract, search, put back, verify, report; resumes where it was", ak::cli::run);
     add_request(run, options);
     add_budget(run, options);
+    add_agent(run, options);
     run.add_option("--top", options.top, "at most so many tasks")->capture_default_str()->check(more_than_zero);
     run.add_option("--rounds", options.rounds, "measurements of each variant of the model at the end")
         ->capture_default_str()
@@ -108,6 +130,7 @@ struct CommandLine {
     CLI::App& optimize = add("optimize", "search: all tasks by expected gain, or one", ak::cli::optimize);
     optimize.add_option("TASK", options.task, "only this task");
     add_budget(optimize, options);
+    add_agent(optimize, options);
     add_common(optimize, options);
 
     CLI::App& verify = add("verify", "put the winners back into the model and measure the whole", ak::cli::verify);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "store/run.h"
 
@@ -19,7 +20,11 @@ struct Options {
   std::optional<int64_t> experiments;
   int64_t top = 12, rounds = 25, tune = 0;
   std::string task, note;
-  std::string to, name, push;                // export
+  std::string agent;                                      // run, optimize: a preset or a command
+  double agent_minutes = 30;                              // of one agent on one task
+  int64_t agent_rounds = 40, agents = 1;                  // verdicts of one agent on one task; agents side by side
+  std::vector<std::string> agent_paths, agent_variables;  // beside what a preset knows
+  std::string to, name, push;                             // export
   std::filesystem::path export_directory;
 };
 

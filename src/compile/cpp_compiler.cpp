@@ -16,16 +16,16 @@ namespace fs = std::filesystem;
 
 // docs/formats/kernel-file.md. Never -ffast-math.
 constexpr const char* kernel_flags[] = {"-O3",
-                                 "-march=native",
-                                 "-std=c++20",
-                                 "-fno-exceptions",
-                                 "-fno-rtti",
-                                 "-ffp-contract=fast",
-                                 "-fno-math-errno",
-                                 "-fno-trapping-math",
-                                 "-fPIC",
-                                 "-fmax-errors=20",
-                                 "-fdiagnostics-color=never"};
+                                        "-march=native",
+                                        "-std=c++20",
+                                        "-fno-exceptions",
+                                        "-fno-rtti",
+                                        "-ffp-contract=fast",
+                                        "-fno-math-errno",
+                                        "-fno-trapping-math",
+                                        "-fPIC",
+                                        "-fmax-errors=20",
+                                        "-fdiagnostics-color=never"};
 constexpr const char* link_flags[] = {"-static-libstdc++", "-static-libgcc", "-Wl,--as-needed", "-Wl,-z,defs", "-lm"};
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }

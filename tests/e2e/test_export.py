@@ -13,6 +13,28 @@ from conftest import PROGRAM, Program
 PYTHON = os.environ.get("AUTOKERNEL_PYTHON", sys.executable)
 needs_kernels = pytest.mark.skipif(importlib.util.find_spec("kernels") is None, reason="the kernels package of Hugging Face is not installed")
 
+MODEL = '''
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+class Model(nn.Module):
+    """Enough of each family that none is left out as too small."""
+
+    def __init__(self):
+        super().__init__()
+        self.weights = nn.ParameterList(torch.rand(192) + 0.5 for _ in range(12))
+        self.up = nn.Linear(192, 256)
+
+    def forward(self, x):
+        for weight in self.weights:
+            x = F.rms_norm(x, (192,), weight, 1e-6)
+        return F.softmax(self.up(x), dim=-1)
+
+def example():
+    return Model().eval(), (torch.randn(64, 192),)
+'''
+
 LOADED = '''
 import json, os, pathlib, sys
 import kernels, torch
@@ -97,11 +119,19 @@ assert torch.compile(my_softmax.softmax, fullgraph=True)(x.detach()).shape == (6
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
     """A run on the CPU whose three starters were judged and kept."""
-    program = Program(tmp_path_factory.mktemp("kept"))
-    program.ok("prepare", f"{program.model}:Tiny", "--input-shape", "64,192", "--device", "cpu", "--run-dir", program.run_dir)
+    program = extracted(tmp_path_factory.mktemp("kept"))
+    program.names = program.tasks()
+    assert set(program.names) == {"softmax", "rmsnorm", "matmul"}
+    return program
+
+
+def extracted(directory):
+    program = Program(directory)
+    program.model.write_text(MODEL)
+    program.environment.update(OMP_NUM_THREADS="1")  # a thread that waits for another is what a busy machine makes slow
+    program.ok("prepare", f"{program.model}:example", "--device", "cpu", "--run-dir", program.run_dir)
     for step in ("profile", "extract"):
         program.ok(step, "--run-dir", program.run_dir)
-    program.names = program.tasks()
     return program
 
 
@@ -181,10 +211,7 @@ def test_bad_exports_say_what_to_do(kept, tmp_path):
 
 
 def test_nothing_kept_is_not_exported(tmp_path):
-    program = Program(tmp_path)
-    program.ok("prepare", f"{program.model}:Tiny", "--input-shape", "64,192", "--device", "cpu", "--run-dir", program.run_dir)
-    for step in ("profile", "extract"):
-        program.ok(step, "--run-dir", program.run_dir)
+    program = extracted(tmp_path)
     result = program("export", "softmax", tmp_path / "new", "--to", "hf", "--run-dir", program.run_dir)
     assert result.returncode == 1 and "no kernel of softmax" in result.err and "autokernel optimize" in result.err
     result = program("export", program.run_dir, tmp_path / "new", "--to", "torch")
