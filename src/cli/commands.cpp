@@ -11,6 +11,7 @@
 #include "cli/engine_socket.h"
 #include "cli/self_test.h"
 #include "cli/session.h"
+#include "cli/solution.h"
 #include "cli/steps.h"
 #include "core/error.h"
 #include "core/file.h"
@@ -197,6 +198,7 @@ Exit next(Options& options) {
 
 Exit bench(Options& options) {
   if (options.self_test) return self_test(options);
+  if (!options.solution.empty()) judge_solution(options);
   const std::filesystem::path directory = existing_directory(options);
   SystemClock clock;
   Json result;

@@ -93,10 +93,15 @@ struct CommandLine {
     CLI::App& bench = add("bench", "judge the edited kernel file of a task; keep or revert it", ak::cli::bench);
     auto& what = *bench.add_option_group("what");
     what.add_option("TASK", options.task, "a task of the run, or the beginning of its name");
-    CLI::Option* self_test =
-        what.add_flag("--self-test", options.self_test, "judge the planted candidates of playbook/self_test and their honest twins");
+    what.add_flag("--self-test", options.self_test, "judge the planted candidates of playbook/self_test and their honest twins");
+    CLI::Option* solution = what.add_option("--solution", options.solution, "judge a Python file with a class ModelNew; of lower trust");
     what.require_option(1);
-    bench.add_option("--device", options.request.device, "of the self-test: cpu, cuda or auto")->needs(self_test);
+    CLI::Option* reference =
+        bench.add_option("--reference", options.reference, "the Python file with Model, get_inputs and get_init_inputs")->needs(solution);
+    solution->needs(reference);
+    bench.add_option("--device", options.request.device, "of the self-test and of a solution: cpu, cuda or auto")
+        ->excludes(what.get_option("TASK"));
+    bench.add_option("--rounds", options.rounds, "timed calls of a solution; 0: correctness only")->needs(solution)->check(not_negative);
     bench.add_option("--note", options.note, "what was changed, and why");
     bench.add_option("--tune", options.tune, "let the search turn the file's tunables for so many trials")->check(not_negative);
     add_common(bench, options);

@@ -18,7 +18,7 @@ struct Options {
   std::optional<double> minutes;
   std::optional<int64_t> experiments;
   int64_t top = 12, rounds = 25, tune = 0;
-  std::string task, note;
+  std::string task, note, solution, reference;
 };
 
 /// Exit codes (docs/formats/command-line.md).
