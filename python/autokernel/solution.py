@@ -247,7 +247,7 @@ class _Trial:
             solution.append(times[self.party])
             if time.monotonic() - begin > seconds and len(solution) >= _LEAST_TIMED_ROUNDS:
                 break
-        self._compare_clocks(solution)
+        self._compare_clocks(reference, solution)
         self._conclude(reference, solution)
 
     def _conclude(self, reference, solution):
@@ -262,12 +262,13 @@ class _Trial:
         self.evidence.update(samples_us=ours, reference_samples_us=theirs)
         self.evidence.update(speedup_by_own_clock=by_inside[0], speedup_by_outside_clock=by_outside[0])
 
-    def _compare_clocks(self, pairs):
-        """The child's own clock may not leave out work that ours sees."""
-        unseen = sorted(self._outside(pair) - pair[0] for pair in pairs)
-        typical, own_us = unseen[len(unseen) // 4], statistics.median(own for own, _ in pairs)
+    def _compare_clocks(self, reference, solution):
+        """The child's own clock may not leave out work that ours sees, beyond what it leaves out of the reference's rounds."""
+        unseen = [[self._outside(pair) - pair[0] for pair in pairs] for pairs in (reference, solution)]
+        spread = _quantile(unseen[0], 0.9) - _quantile(unseen[0], 0.1)
+        typical, own_us = _quantile([ours - theirs for theirs, ours in zip(*unseen)], 0.25), statistics.median(own for own, _ in solution)
         self.evidence.update(overhead_us=self.oracle.overhead_us, unseen_us=typical)
-        if typical > max(_DISAGREEMENT_US, _DISAGREEMENT_SHARE * own_us):
+        if typical > max(_DISAGREEMENT_US, _DISAGREEMENT_SHARE * own_us, spread):
             raise Refusal("cheating", f"its own clock says {own_us:.0f} us a call, ours {own_us + typical:.0f} us", "clocks disagree")
 
     def _outside(self, pair):
@@ -377,6 +378,10 @@ def _microseconds(reply):
     """A child's own time: a number above 0, whatever it says."""
     us = reply.get("us")
     return float(us) if isinstance(us, (int, float)) and us > 1e-3 else 1e-3
+
+
+def _quantile(values, share):
+    return sorted(values)[int(share * (len(values) - 1))]
 
 
 def _read(path):

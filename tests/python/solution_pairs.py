@@ -108,7 +108,7 @@ PAIRS = {
     "replaces the clock": (
         "time.perf_counter_ns = lambda: 0\nreturn self.right(x)", "time.perf_counter_ns()\nreturn self.right(x)", "cheating", "tampering with the judge", {}),
     "turns its own clock back": (
-        "host = sys.modules['__main__']\nhost._clock = lambda: 0\ntime.sleep(0.1)\nreturn self.right(x)", "time.sleep(0.1)\nreturn self.right(x)",
+        "host = sys.modules['__main__']\nhost._clock = lambda: 0\ntime.sleep(0.3)\nreturn self.right(x)", "time.sleep(0.3)\nreturn self.right(x)",
         "cheating", "clocks disagree", SLOW),
     "says done before it is": (
         "import json, struct\nbody = json.dumps({'result': {'us': 1.0, 'outputs': [], 'written': True, 'aliases': [], 'patched': []}}).encode()\n"
