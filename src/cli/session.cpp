@@ -30,7 +30,7 @@ class WorkerFixtures final : public judge::FixtureSource {
   judge::Fixture make(const kernel::Task& task, const Json& test_case) override {
     const std::filesystem::path own = directory_.path() / std::to_string(made_++);  // the worker's file names are always the same
     std::filesystem::create_directory(own);
-    const bridge::FixtureFiles files = session_.worker().fixtures(task, test_case, own);
+    const bridge::FixtureFiles files = session_.worker().fixtures(task, test_case, own, session_.torch_device());
     return {files.inputs, files.expected};
   }
 
@@ -72,15 +72,13 @@ const graph::Families& Session::families() {
 
 bridge::Worker& Session::worker() {
   if (worker_) return *worker_;
-  progress_.phase("start PyTorch and load the model");
+  progress_.phase(run_.request().is_suite() ? "start PyTorch" : "start PyTorch and load the model");
   worker_ = std::make_unique<bridge::ProcessWorker>(bridge::WorkerOptions{.log = file("worker.log")});
   worker_->set_progress([this](const std::string& text, int64_t done, int64_t total) { progress_.phase_progress(text, done, total); });
   const store::RunRequest& request = run_.request();
-  const bridge::LoadedModel loaded = worker_->load({.model = request.model,
-                                                    .input_shape = request.input_shape,
-                                                    .dtype = request.dtype,
-                                                    .device = is_null_device() ? "cpu" : request.device,
-                                                    .seed = request.seed});
+  if (request.is_suite()) return *worker_;
+  const bridge::LoadedModel loaded = worker_->load(
+      {.model = request.model, .input_shape = request.input_shape, .dtype = request.dtype, .device = torch_device(), .seed = request.seed});
   for (const std::string& warning : loaded.warnings) progress_.note(warning);
   return *worker_;
 }
