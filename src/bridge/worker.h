@@ -98,8 +98,8 @@ class Worker {
   PatternsResult patterns(const std::filesystem::path& families, const std::vector<std::string>& dtypes, const std::filesystem::path& path);
   /// Write profile.json to `path`.
   ProfileResult profile(int64_t iterations, const std::filesystem::path& path);
-  /// Make the inputs and expected outputs of a case (docs/formats/task.md) in `directory`.
-  /// `device`: empty for the loaded model's.
+  /// Make the inputs and expected outputs of a case (docs/formats/task.md) in `directory`. `device`: where they are computed; empty: on
+  /// that of the loaded model.
   FixtureFiles fixtures(const kernel::Task& task, const Json& test_case, const std::filesystem::path& directory,
                         const std::string& device = {});
   std::map<std::string, BaselineTimes> baseline(const BaselineRequest& wanted);
