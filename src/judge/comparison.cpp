@@ -134,7 +134,8 @@ class Tally {
   Json worst_;
 };
 
-/// Of eager at an element: half an ulp where it gives no number though there is one (a fault of eager's), nothing to go by where it overflows.
+/// Of eager at an element: half an ulp where it gives no number though there is one (a fault of eager's), nothing to go by where it
+/// overflows.
 double error_of_eager(const OutputTensor& output, size_t i) {
   if (std::isnan(output.eager[i])) return half_ulp(output.dtype, std::abs(output.reference[i]));
   return std::abs(output.eager[i] - output.reference[i]);
