@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "graph/suite.h"
 #include "store/run.h"
 
 namespace ak::cli {
@@ -19,6 +20,9 @@ struct Options {
   std::optional<int64_t> experiments;
   int64_t top = 12, rounds = 25, tune = 0;
   std::string task, note, solution, reference;
+  std::string suite;  // bench
+  graph::SuiteFilter rows;
+  std::optional<int64_t> trials;  // of a row
 };
 
 /// Exit codes (docs/formats/command-line.md).
