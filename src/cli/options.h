@@ -9,6 +9,11 @@
 
 namespace ak::cli {
 
+/// What only `kernelbench` reads.
+struct KernelbenchOptions {
+  std::string verb, source, level, problems;
+};
+
 /// Options of all commands; each command reads its own.
 struct Options {
   store::RunRequest request{.device = "auto", .backend = "auto"};  // run, prepare
@@ -19,6 +24,7 @@ struct Options {
   std::optional<int64_t> experiments;
   int64_t top = 12, rounds = 25, tune = 0;
   std::string task, note;
+  KernelbenchOptions kernelbench;
 };
 
 /// Exit codes (docs/formats/command-line.md).
