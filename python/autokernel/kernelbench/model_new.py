@@ -92,7 +92,11 @@ def _layouts(specs):
 
 
 def _quoted(text):
-    return f'r"""{text}"""' if '"""' not in text and not text.endswith(("\\", '"')) else repr(text)
+    """A literal that can be read as it stands, where Python has one for the text."""
+    for quotes in ('"""', "'''"):
+        if quotes not in text and not text.endswith(("\\", quotes[0])):
+            return f"r{quotes}{text}{quotes}"
+    return repr(text)
 
 
 def _wrapped(text, width=120):

@@ -19,11 +19,11 @@ from autokernel.kernelbench.problems import SEED
 PRECISIONS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 TOLERANCES = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 1e-2}  # relative and absolute
 CORRECTNESS_TRIALS = 5
-PERFORMANCE_TRIALS = 100
+PERFORMANCE_TRIALS = {"cuda": 100, "cpu": 20}
 EXCESSIVE_SPEEDUP = 10.0
 _SOLUTION_WARM_UP, _BASELINE_WARM_UP = 3, 5
 _DISCARDED = 1
-_FLUSH_WORDS = 32 << 20  # of 8 bytes
+_FLUSH_WORDS = {"cuda": 32 << 20, "cpu": 4 << 20}  # of 8 bytes
 _AS_MODULES = ("triton",)  # backends whose solutions are imported from a file
 _LONGEST_TEXT = 200
 
@@ -65,12 +65,13 @@ def trial_seeds(count):
     return [torch.randint(0, 2**32 - 1, (1,)).item() for _ in range(count)]
 
 
-def evaluate(reference, solution, device, precision, backend, build_directory, trials=CORRECTNESS_TRIALS, timed=PERFORMANCE_TRIALS):
+def evaluate(reference, solution, device, precision, backend, build_directory, trials=CORRECTNESS_TRIALS, timed=None):
     """The record of one sample, with the fields of the benchmark's eval_results.json and the reference's time beside them.
 
-    `reference`, `solution`: texts. `timed`: 0 for correctness only.
+    `reference`, `solution`: texts. `timed`: calls that are timed, by default the benchmark's; 0 for correctness only.
     """
     machine = Machine(device, precision)
+    timed = PERFORMANCE_TRIALS[machine.device.type] if timed is None else timed
     try:
         return _evaluate(reference, solution, machine, backend, build_directory, trials, timed)
     except Exception as error:  # as the benchmark's script records what its evaluation lets through
@@ -241,7 +242,7 @@ def times_ms(function, inputs, machine, warm_up, timed):
 
 
 def _flush(machine):
-    torch.empty(_FLUSH_WORDS, dtype=torch.int64, device=machine.device).fill_(SEED)
+    torch.empty(_FLUSH_WORDS[machine.device.type], dtype=torch.int64, device=machine.device).fill_(SEED)
 
 
 def _event_ms(function, inputs, machine):
@@ -274,9 +275,11 @@ def stats(times, machine):
 BASELINES = {"eager": None, "compile": "default"}
 
 
-def measure_baselines(reference, device, precision, timed=PERFORMANCE_TRIALS):
+def measure_baselines(reference, device, precision, timed=None):
     """{"eager": stats, "compile": stats} of the reference alone, without gradients; {"error"} where it cannot be compiled."""
-    return {kind: _baseline(reference, Machine(device, precision), mode, timed) for kind, mode in BASELINES.items()}
+    machine = Machine(device, precision)
+    timed = PERFORMANCE_TRIALS[machine.device.type] if timed is None else timed
+    return {kind: _baseline(reference, machine, mode, timed) for kind, mode in BASELINES.items()}
 
 
 def _baseline(reference, machine, mode, timed):
