@@ -1,5 +1,6 @@
 """Functions in children of their own, within limits of time and memory: whatever happens there is a result here."""
 
+import ctypes
 import json
 import os
 import select
@@ -10,6 +11,7 @@ import time
 from autokernel.errors import WorkerError, describe, user_traceback
 
 _POLL_S = 0.05
+_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "Cannot allocate memory")
 
@@ -50,6 +52,7 @@ def _run_child(function, arguments, write_end, log):
     code = 1
     try:
         os.setsid()
+        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
         _place_log(log)
         with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
             file.write("1000")  # if the machine runs out of memory, it is this process that goes
@@ -70,6 +73,7 @@ def _place_log(log):
     nothing = os.open(os.devnull, os.O_RDONLY)
     for descriptor, source in ((0, nothing), (1, target), (2, target)):
         os.dup2(source, descriptor)
+    sys.stdout, sys.stderr = (os.fdopen(descriptor, "w", buffering=1, closefd=False) for descriptor in (1, 2))
 
 
 def _answer(function, arguments):
