@@ -107,11 +107,17 @@ struct CommandLine {
 
     CLI::App& bench = add("bench", "judge the edited kernel file of a task; keep or revert it", ak::cli::bench);
     auto& what = *bench.add_option_group("what");
-    what.add_option("TASK", options.task, "a task of the run, or the beginning of its name");
-    CLI::Option* self_test =
-        what.add_flag("--self-test", options.self_test, "judge the planted candidates of playbook/self_test and their honest twins");
+    CLI::Option* task = what.add_option("TASK", options.task, "a task of the run, or the beginning of its name");
+    what.add_flag("--self-test", options.self_test, "judge the planted candidates of playbook/self_test and their honest twins");
+    what.add_flag("--judge-rate", options.judge_rate, "judgements an hour, how far repeated ones agree, and copies on the judge's clock");
+    add_suite(bench, what);
     what.require_option(1);
-    bench.add_option("--device", options.request.device, "of the self-test: cpu, cuda or auto")->needs(self_test);
+    bench.add_option("--device", options.request.device, "without a task: cpu, cuda or auto")->excludes(task);
+    bench
+        .add_option("--minutes", options.minutes,
+                    "of the judge's rate: how long the search feeds it (default 1); of the suite: baselines and all (default 10)")
+        ->check(more_than_zero)
+        ->excludes(task);
     bench.add_option("--note", options.note, "what was changed, and why");
     bench.add_option("--tune", options.tune, "let the search turn the file's tunables for so many trials")->check(not_negative);
     add_common(bench, options);
@@ -158,6 +164,15 @@ struct CommandLine {
     const std::vector<std::string> known = command_names();
     const auto word = std::find_if(words + 1, words + count, [](const char* text) { return text[0] != '-'; });
     return word == words + count || std::ranges::find(known, *word) != known.end() ? "" : *word;
+  }
+
+  void add_suite(CLI::App& bench, CLI::App& what) {
+    CLI::Option* suite = what.add_option("--suite", options.suite, "search and measure the standard shapes of playbook/suite/NAME.toml");
+    bench.add_option("--families", options.rows.families, "of the suite, only these")->delimiter(',')->needs(suite);
+    bench.add_option("--dtype", options.rows.dtypes, "of the suite, instead of its own")->delimiter(',')->needs(suite);
+    bench.add_option("--shapes", options.rows.shapes, "of the suite, only these: 8192x8192,4096x1024")->delimiter(',')->needs(suite);
+    bench.add_option("--trials", options.trials, "of the suite, at most so many a row")->check(not_negative)->needs(suite);
+    bench.add_flag("--fresh", options.fresh, "of the suite: start again in a new directory")->needs(suite);
   }
 
   int explain_unknown(const std::string& word) const {
