@@ -81,7 +81,7 @@ Exit run(Options& options) {
   const bool verified = session.has("verification.json") && session.run().experiments() == before;
   if (!interrupted && !verified) {
     bundle_winners(session);
-    verify_model(session, options.rounds);
+    if (options.rounds > 0) verify_model(session, options.rounds);
   }
   const Json verification = session.has("verification.json") ? read_json(session.file("verification.json")) : Json();
   opened->progress.reset();

@@ -10,6 +10,11 @@
 
 namespace ak::cli {
 
+/// What only `kernelbench` reads.
+struct KernelbenchOptions {
+  std::string verb, source, level, problems;
+};
+
 /// Options of all commands; each command reads its own.
 struct Options {
   store::RunRequest request{.device = "auto", .backend = "auto"};  // run, prepare
@@ -20,6 +25,7 @@ struct Options {
   std::optional<int64_t> experiments;
   int64_t top = 12, rounds = 25, tune = 0;
   std::string task, note, solution, reference;
+  KernelbenchOptions kernelbench;
   std::string suite;  // bench
   graph::SuiteFilter rows;
   std::optional<int64_t> trials;  // of a row
