@@ -11,8 +11,8 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "cli/agent_view.h"
 #include "cli/bench.h"
-#include "cli/confinement.h"
 #include "cli/engine_socket.h"
 #include "cli/steps.h"
 #include "cli/working_copy.h"

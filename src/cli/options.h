@@ -6,9 +6,15 @@
 #include <string>
 #include <vector>
 
+#include "graph/suite.h"
 #include "store/run.h"
 
 namespace ak::cli {
+
+/// What only `kernelbench` reads.
+struct KernelbenchOptions {
+  std::string verb, source, level, problems;
+};
 
 /// Options of all commands; each command reads its own.
 struct Options {
@@ -19,7 +25,11 @@ struct Options {
   std::optional<double> minutes;
   std::optional<int64_t> experiments;
   int64_t top = 12, rounds = 25, tune = 0;
-  std::string task, note;
+  std::string task, note, solution, reference;
+  KernelbenchOptions kernelbench;
+  std::string suite;  // bench
+  graph::SuiteFilter rows;
+  std::optional<int64_t> trials;                          // of a row
   std::string agent;                                      // run, optimize: a preset or a command
   double agent_minutes = 30;                              // of one agent on one task
   int64_t agent_rounds = 40, agents = 1;                  // verdicts of one agent on one task; agents side by side

@@ -1,5 +1,5 @@
 // The words for bubblewrap.
-#include "cli/confinement.h"
+#include "cli/agent_view.h"
 
 #include <cstdlib>
 
