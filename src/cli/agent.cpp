@@ -242,6 +242,7 @@ std::string let_agents_propose(Session& session, const Options& options, const p
   };
   std::deque<std::string> waiting = ranked_tasks(session, only);
   std::vector<std::unique_ptr<Agent>> working;
+  EngineSocket socket(session.run().directory());  // a person may judge a kernel of another task meanwhile
   int failures = 0;
   session.progress().phase(fmt::format("{} proposes for {} tasks, {} at a time", agents.proposer(), waiting.size(), options.agents));
   while (!stop_requested() && !spent() && failures < failures_allowed) {
@@ -252,7 +253,7 @@ std::string let_agents_propose(Session& session, const Options& options, const p
       if (left > 0) working.push_back(std::make_unique<Agent>(session, agents, task, std::min(left, budget_left())));
     }
     if (working.empty()) return "every task was worked on";
-    bool busy = false;
+    bool busy = socket.serve_pending([&](const Json& request) { return answer_client(session, request); });
     for (const auto& agent : working) busy = agent->step() || busy;
     std::erase_if(working, [&](const auto& agent) {
       if (agent->why_over().empty()) return false;

@@ -90,6 +90,7 @@ WorkingCopy make_working_copy(Session& session, const std::string& task, const f
   write_file(directory / "TASK.md", page(session, task, minutes, rounds));
   write_json(directory / marker, {{"schema", schema}, {"task", task}, {"kernel_file", copy.kernel_file}});
   fs::copy_file(home / "playbook" / "program.md", directory / "program.md");
+  fs::create_directories(directory / "include");
   fs::copy(home / "kernels" / "include" / "autokernel", directory / "include" / "autokernel", fs::copy_options::recursive);
   return copy;
 }
