@@ -57,7 +57,7 @@ for path in json.loads(os.environ["SPY"]):
 seen["processes"] = sorted(name for name in os.listdir("/proc") if name.isdigit())
 
 judge("round 1: the starter", lambda text: text)
-judge("round 2: wrong", lambda text: body(text, "  if (block == 0) { out[0] = 2; return; }"))
+judge("round 2: wrong", lambda text: text.replace("1.0 / whole.sum", "1.01 / whole.sum"))
 judge("round 3: does not compile", lambda text: body(text, "  this is no C++"))
 judge("round 4: hangs", lambda text: body(text, "  for (volatile int i = 0; i >= 0;) {}"))
 judge("round 5: crashes", lambda text: body(text, "  *(volatile int*)8 = 1;"))
@@ -100,7 +100,7 @@ def test_scripted_agent_ends_with_the_right_incumbent_and_rows(tmp_path):
     program.environment["SPY"] = json.dumps([str(path) for path in secrets])
     command = f"{PYTHON} {script} {{prompt_file}}"
     program.ok("optimize", "softmax", "--run-dir", program.run_dir, "--agent", command, "--agent-rounds", "20", "--agent-variable", "SPY",
-               "--experiments", "20", timeout=580)
+               "--experiments", "21", timeout=580)
     log = (program.run_dir / "agents" / f"{task}.log").read_text()
     seen = json.loads(log.split("SEEN ", 1)[1].splitlines()[0])
 
@@ -110,16 +110,17 @@ def test_scripted_agent_ends_with_the_right_incumbent_and_rows(tmp_path):
     assert seen["deleted"] == [1, True, True] and seen["other"] == 1
     assert seen["after"] == [1, "your verdicts are used up"]
 
-    judged = trials(program)
+    *judged, last = trials(program)
+    assert last["proposer"] == "coordinate"  # the built-in search goes on
     assert [record["note"] for record in judged] == [note for note, _, _ in seen["verdicts"]] and len(judged) == 20
     assert {record["proposer"] for record in judged} == {"agent python3"}
     rows = (program.run_dir / "results.tsv").read_text().splitlines()
-    assert len([row for row in rows if row.split("\t")[0] not in ("experiment", "0")]) == 20
-    kept = [record for record in judged if record["verdict"] == "kept"]
+    assert [row.split("\t")[0] for row in rows] == ["experiment", *map(str, range(22))]
+    kept = [record for record in [*judged, last] if record["verdict"] == "kept"]
     best = (program.run_dir / "tasks" / task / "best.cpp").read_text()
     assert best == (program.run_dir / "tasks" / task / "history" / f"{kept[-1]['experiment']:04}.cpp").read_text()
     (end,) = agent_records(program)
-    assert end["task"] == task and end["rounds"] == 20 and end["kept"] == len(kept)
+    assert end["task"] == task and end["rounds"] == 20 and end["kept"] == len([record for record in judged if record["verdict"] == "kept"])
 
     assert seen["secret"] is None
     found = dict(seen["found"])
