@@ -9,6 +9,7 @@
 #include "cli/bench.h"
 #include "cli/doctor.h"
 #include "cli/engine_socket.h"
+#include "cli/judge_rate.h"
 #include "cli/self_test.h"
 #include "cli/session.h"
 #include "cli/steps.h"
@@ -197,6 +198,7 @@ Exit next(Options& options) {
 
 Exit bench(Options& options) {
   if (options.self_test) return self_test(options);
+  if (options.judge_rate) return judge_rate(options);
   const std::filesystem::path directory = existing_directory(options);
   SystemClock clock;
   Json result;

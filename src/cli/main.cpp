@@ -92,11 +92,15 @@ struct CommandLine {
 
     CLI::App& bench = add("bench", "judge the edited kernel file of a task; keep or revert it", ak::cli::bench);
     auto& what = *bench.add_option_group("what");
-    what.add_option("TASK", options.task, "a task of the run, or the beginning of its name");
-    CLI::Option* self_test =
-        what.add_flag("--self-test", options.self_test, "judge the planted candidates of playbook/self_test and their honest twins");
+    CLI::Option* task = what.add_option("TASK", options.task, "a task of the run, or the beginning of its name");
+    what.add_flag("--self-test", options.self_test, "judge the planted candidates of playbook/self_test and their honest twins");
+    CLI::Option* judge_rate = what.add_flag("--judge-rate", options.judge_rate,
+                                            "judgements an hour, how far repeated ones agree, and copies on the judge's clock");
     what.require_option(1);
-    bench.add_option("--device", options.request.device, "of the self-test: cpu, cuda or auto")->needs(self_test);
+    bench.add_option("--device", options.request.device, "without a task: cpu, cuda or auto")->excludes(task);
+    bench.add_option("--minutes", options.minutes, "of the judge's rate: how long the search feeds it (default 1)")
+        ->check(more_than_zero)
+        ->needs(judge_rate);
     bench.add_option("--note", options.note, "what was changed, and why");
     bench.add_option("--tune", options.tune, "let the search turn the file's tunables for so many trials")->check(not_negative);
     add_common(bench, options);

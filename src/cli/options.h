@@ -14,7 +14,7 @@ struct Options {
   store::RunRequest request{.device = "auto", .backend = "auto"};  // run, prepare
   std::string input_shape;                                         // as given: "1,256"
   std::filesystem::path run_directory;                             // empty: the default
-  bool fresh = false, json = false, self_test = false;
+  bool fresh = false, json = false, self_test = false, judge_rate = false;
   std::optional<double> minutes;
   std::optional<int64_t> experiments;
   int64_t top = 12, rounds = 25, tune = 0;

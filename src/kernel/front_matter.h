@@ -36,6 +36,8 @@ class FrontMatter {
   void read_scratch(KernelFile& file) const;
   void read_variants(KernelFile& file) const;
   void read_recipes(KernelFile& file) const;
+  Point prior_point(const KernelFile& file, const Json& value, const std::string& path) const;
+  void read_priors(KernelFile& file) const;
 
   const std::string& text_;
   std::string origin_;

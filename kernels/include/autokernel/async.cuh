@@ -45,7 +45,7 @@ __device__ __forceinline__ void arrive_and_expect(uint64_t* barrier, uint32_t by
 #endif
 }
 /// Wait for the end of a phase: `parity` 0 for the first, 1 for the second, 0 for the third …
-__device__ __forceinline__ void wait(uint64_t* barrier, uint32_t parity) {
+__device__ __forceinline__ void wait_for_phase(uint64_t* barrier, uint32_t parity) {
 #if __CUDA_ARCH__ >= 900
   asm volatile(
       "{ .reg .pred done;\n"
