@@ -4,19 +4,20 @@ backend = "cuda"
 
 [tune]
 VECTORS = { values = [1, 2, 4, 8],              default = 4,   tier = 1 }   # vectors of 16 bytes that a thread reads at a time
-THREADS = { values = [64, 128, 256, 512, 1024], default = 256, tier = 1 }   # of a block, which has a row or a part of one
+THREADS = { values = [32, 64, 128, 256, 512, 1024], default = 256, tier = 1 }   # of a block, which has rows or a part of one
+ROWS    = { values = [1, 2, 4, 8],              default = 1,   tier = 1 }   # of a block, one after the other
 AHEAD   = { values = [0, 1],                    default = 1,   tier = 2 }   # read the next vectors before the exponentials of the last ones
 SHORT   = { values = [1, 2, 4, 8],              default = 4,   tier = 1 }   # vectors of a thread where a warp holds rows whole
 WARPS   = { values = [1, 2, 4, 8],              default = 4,   tier = 1 }   # of a block there
-SPAN    = { values = [4096, 8192, 16384, 32768], default = 8192, tier = 4 } # logits of a part, where few rows are split
+BLOCKS  = { values = [2, 4, 8],                 default = 4,   tier = 4 }   # of a multiprocessor, where they share few rows
 require = ["VECTORS * THREADS * (1 + AHEAD) <= 8192"]                       # the registers of a multiprocessor
 
 [scratch.sums]                                # the loss of each row, when they are reduced
 dtype = "float32"
 shape = ["REDUCED ? M : 1"]
-[scratch.parts]                               # what the parts of a row found, 16 bytes each
+[scratch.parts]                               # what the blocks that share a row found, 16 bytes each
 dtype = "float32"
-shape = ["M < 2 * sm_count ? 4 * M * cdiv(V, SPAN) : 1"]
+shape = ["M < sm_count ? 4 * (M + BLOCKS * sm_count) : 1"]
 
 # Rows that a warp holds, one or several to a warp.
 [[variant]]
@@ -36,23 +37,23 @@ when   = "REDUCED"
 overlap = true
 args   = ["sums", "targets", "weight", "loss", "M", "V", "targets.stride(0)", "weight.stride(0)", "ignore_index"]
 
-# Few long rows, in parts.
+# Few long rows: blocks share one, each with every so manieth piece.
 [[variant]]
-when = "logits.stride(1) == 1 && M < 2 * sm_count && V > SPAN"
+when = "logits.stride(1) == 1 && M < sm_count && V * sizeof(T) > 16 * VECTORS * THREADS"
 [[variant.launch]]
 kernel = "cross_entropy_parts"
-grid   = ["M * cdiv(V, SPAN)"]
+grid   = ["M * min(cdiv(V * sizeof(T), 16 * VECTORS * THREADS), cdiv(BLOCKS * sm_count, M))"]
 block  = ["THREADS"]
 overlap = true
 args   = ["logits", "targets", "weight", "parts", "V", "logits.stride(0)", "targets.stride(0)", "weight.stride(0)", "ignore_index",
-          "cdiv(V, SPAN)"]
+          "min(cdiv(V * sizeof(T), 16 * VECTORS * THREADS), cdiv(BLOCKS * sm_count, M))"]
 [[variant.launch]]
 kernel = "cross_entropy_merge"
 grid   = ["M"]
 block  = ["32"]
 overlap = true
 args   = ["logits", "targets", "weight", "parts", "losses", "sums", "V", "logits.stride(0)", "targets.stride(0)", "weight.stride(0)",
-          "losses.stride(0)", "ignore_index", "smoothing", "cdiv(V, SPAN)"]
+          "losses.stride(0)", "ignore_index", "smoothing", "min(cdiv(V * sizeof(T), 16 * VECTORS * THREADS), cdiv(BLOCKS * sm_count, M))"]
 [[variant.launch]]
 kernel = "cross_entropy_total"
 grid   = ["1"]
@@ -65,10 +66,10 @@ args   = ["sums", "targets", "weight", "loss", "M", "V", "targets.stride(0)", "w
 when = "logits.stride(1) == 1"
 [[variant.launch]]
 kernel = "cross_entropy_rows"
-grid   = ["M"]
+grid   = ["cdiv(M, ROWS)"]
 block  = ["min(THREADS, align(cdiv(V * sizeof(T), 16 * VECTORS), 32))"]
 overlap = true
-args   = ["logits", "targets", "weight", "losses", "sums", "V", "logits.stride(0)", "targets.stride(0)", "weight.stride(0)",
+args   = ["logits", "targets", "weight", "losses", "sums", "M", "V", "logits.stride(0)", "targets.stride(0)", "weight.stride(0)",
           "losses.stride(0)", "ignore_index", "smoothing"]
 [[variant.launch]]
 kernel = "cross_entropy_total"
@@ -101,11 +102,11 @@ when = "V * sizeof(T) >= 16384"
 gain = "1.2x"
 text = "The row is read once, so only memory counts: VECTORS loads of a thread in flight, and several blocks of a multiprocessor."
 [[recipe]]
-name = "smaller parts"
+name = "more parts"
 tier = 4
-when = "M < 2 * sm_count"
+when = "M < sm_count"
 gain = "up to the number of idle multiprocessors"
-text = "A lower SPAN gives every multiprocessor several parts of the few rows. The parts are merged in order."
+text = "More BLOCKS give every multiprocessor several parts of the few rows. The parts are merged in order."
 */
 #include <autokernel/async.cuh>
 #include <autokernel/reduce.cuh>
@@ -156,9 +157,9 @@ struct Join {
   }
 };
 
-/// Take in the vectors that a thread holds of a row: v[k] has logits from begin + k * step on, of `count` from `first` on.
+/// Take in the vectors that a thread holds of a row of V logits: v[k] has those from begin + k * step on.
 template <int K>
-__device__ __forceinline__ void take(Row& row, const uint4 (&v)[K], int64_t begin, int64_t step, int64_t count, int64_t first, float centre,
+__device__ __forceinline__ void take(Row& row, const uint4 (&v)[K], int64_t begin, int64_t step, int64_t V, float centre,
                                      const Weights& weights) {
   ak::add_exponentials<T>(row.powers, v);
   if (!SMOOTHED) return;
@@ -169,7 +170,7 @@ __device__ __forceinline__ void take(Row& row, const uint4 (&v)[K], int64_t begi
 #pragma unroll
     for (int e = 0; e < L; ++e) {
       const int64_t place = begin + k * step + e;
-      if (0 <= place && place < count) row.add_linear(values[e], centre, weights.at(first + place));
+      if (0 <= place && place < V) row.add_linear(values[e], centre, weights.at(place));
     }
   }
 }
@@ -198,17 +199,29 @@ __device__ __forceinline__ float unread_loss(int64_t target, int64_t ignore_inde
   return target == ignore_index ? 0.0f : __uint_as_float(0x7fc00000u);
 }
 
-/// What a block finds in `count` logits side by side, the first of them at `first` in the row.
-__device__ __forceinline__ Row read_packed(const T* __restrict__ x, int64_t count, int64_t first, float centre, const Weights& weights) {
-  __shared__ Row room[32];
-  const int threads = blockDim.x;
-  Row found = no_logits();
-  ak::Stream<T>(x, count).each<VECTORS, AHEAD>(
-      threadIdx.x, threads, -ak::infinity(), [&](const uint4 (&v)[VECTORS], int64_t begin) {
-        take(found, v, begin, int64_t{threads} * L, count, first, centre, weights);
-      });
-  return ak::block_reduce<Join>(found, no_logits(), room);
-}
+/// The logits of a row, side by side, of which a block has every `parts`-th piece beginning with piece `part`.
+struct Logits {
+  ak::Stream<T> elements;
+  int64_t first, step;  // vectors
+  uint4 v[VECTORS];
+
+  /// The first piece is under way from here on.
+  __device__ __forceinline__ Logits(const T* __restrict__ row, int64_t V, int64_t part, int64_t parts) : elements(row, V) {
+    const int64_t piece = int64_t{VECTORS} * blockDim.x;
+    first = part * piece;
+    step = parts * piece;
+    if (first < elements.size()) elements.load(v, first, threadIdx.x, blockDim.x, -ak::infinity());
+  }
+  /// What this thread finds.
+  __device__ __forceinline__ Row read(float centre, const Weights& weights) {
+    const int threads = blockDim.x;
+    Row found = no_logits();
+    elements.each<AHEAD>(v, first, step, threadIdx.x, threads, -ak::infinity(), [&](const uint4 (&v)[VECTORS], int64_t begin) {
+      take(found, v, begin, int64_t{threads} * L, elements.count, centre, weights);
+    });
+    return found;
+  }
+};
 
 }  // namespace
 
@@ -230,7 +243,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
   uint4 v[SHORT];
   ak::load_row<T>(v, x, count, lane, lanes, ak::splat<T>(-ak::infinity()));
   Row found = no_logits();
-  take(found, v, lane * L, int64_t{lanes} * L, count, 0, centre, weights);
+  take(found, v, lane * L, int64_t{lanes} * L, count, centre, weights);
   found = ak::warp_reduce<Join>(found, lanes);
   if (lane > 0 || row >= M) return;
   const float loss = reads ? loss_of(found, ak::to_float(x[target]), centre, weights.at(target), V, smoothing)
@@ -240,20 +253,36 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     cross_entropy_rows(const T* __restrict__ logits, const int64_t* __restrict__ targets, const T* __restrict__ weight,
-                       T* __restrict__ losses, float* __restrict__ sums, int64_t V, int64_t row_step, int64_t target_step,
+                       T* __restrict__ losses, float* __restrict__ sums, int64_t M, int64_t V, int64_t row_step, int64_t target_step,
                        int64_t weight_step, int64_t loss_step, int64_t ignore_index, float smoothing) {
+  __shared__ Row room[2][32];
   ak::wait_for_previous_launch();
   ak::let_next_launch_begin();
-  const int64_t target = targets[blockIdx.x * target_step];
-  if (!is_read(target, V, ignore_index)) {
-    if (threadIdx.x == 0) write_loss(unread_loss(target, ignore_index), blockIdx.x, losses, sums, loss_step);
-    return;
-  }
   const Weights weights{weight, weight_step};
-  logits += blockIdx.x * row_step;
-  const float at_target = ak::to_float(logits[target]), centre = centre_of(logits), of_target = weights.at(target);
-  const Row found = read_packed(logits, V, 0, centre, weights);
-  if (threadIdx.x == 0) write_loss(loss_of(found, at_target, centre, of_target, V, smoothing), blockIdx.x, losses, sums, loss_step);
+  const int64_t begin = int64_t{blockIdx.x} * ROWS, end = min(begin + ROWS, M);
+  int64_t target = targets[begin * target_step];
+  Logits next(logits + begin * row_step, V, 0, 1);  // under way before the target is known: most rows are read
+#pragma unroll 1
+  for (int64_t row = begin; row < end; ++row) {
+    const T* const x = logits + row * row_step;
+    const int64_t here = target;
+    const bool reads = is_read(here, V, ignore_index);
+    Row found = no_logits();
+    float at_target = 0.0f, centre = 0.0f;
+    if (reads) {
+      at_target = ak::to_float(x[here]);
+      centre = centre_of(x);
+      found = next.read(centre, weights);
+    }
+    if (ROWS > 1 && row + 1 < end) {
+      target = targets[(row + 1) * target_step];
+      next = Logits(x + row_step, V, 0, 1);
+    }
+    if (reads) found = ak::block_reduce<Join>(found, no_logits(), room[(row - begin) % 2]);
+    if (threadIdx.x > 0) continue;
+    const float loss = reads ? loss_of(found, at_target, centre, weights.at(here), V, smoothing) : unread_loss(here, ignore_index);
+    write_loss(loss, row, losses, sums, loss_step);
+  }
 }
 
 /// Part p of row r goes to parts[r * parts_of_row + p].
@@ -261,18 +290,20 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     cross_entropy_parts(const T* __restrict__ logits, const int64_t* __restrict__ targets, const T* __restrict__ weight,
                         Row* __restrict__ parts, int64_t V, int64_t row_step, int64_t target_step, int64_t weight_step,
                         int64_t ignore_index, int64_t parts_of_row) {
+  __shared__ Row room[32];
   ak::wait_for_previous_launch();
   ak::let_next_launch_begin();
-  const int64_t row = blockIdx.x / parts_of_row, begin = blockIdx.x % parts_of_row * SPAN;
+  const int64_t row = blockIdx.x / parts_of_row;
+  Logits part(logits + row * row_step, V, blockIdx.x % parts_of_row, parts_of_row);
   if (!is_read(targets[row * target_step], V, ignore_index)) return;
-  logits += row * row_step;
-  const Row found = read_packed(logits + begin, min(V - begin, int64_t{SPAN}), begin, centre_of(logits), {weight, weight_step});
-  if (threadIdx.x == 0) parts[blockIdx.x] = found;
+  const Row found = part.read(centre_of(logits + row * row_step), {weight, weight_step});
+  const Row all = ak::block_reduce<Join>(found, no_logits(), room);
+  if (threadIdx.x == 0) parts[blockIdx.x] = all;
 }
 
 extern "C" __global__ void __launch_bounds__(32)
     cross_entropy_merge(const T* __restrict__ logits, const int64_t* __restrict__ targets, const T* __restrict__ weight,
-                        const Row* __restrict__ parts, T* __restrict__ losses, float* __restrict__ sums, int64_t V, int64_t row_step,
+                        const Row* parts, T* __restrict__ losses, float* __restrict__ sums, int64_t V, int64_t row_step,
                         int64_t target_step, int64_t weight_step, int64_t loss_step, int64_t ignore_index, float smoothing,
                         int64_t parts_of_row) {
   ak::wait_for_previous_launch();
@@ -322,20 +353,22 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 /// The sum of the losses, or their mean over the weights of the targets that count (NaN where none does).
 extern "C" __global__ void __launch_bounds__(1024)
-    cross_entropy_total(const float* __restrict__ sums, const int64_t* __restrict__ targets, const T* __restrict__ weight,
+    cross_entropy_total(const float* sums, const int64_t* __restrict__ targets, const T* __restrict__ weight,
                         T* __restrict__ loss, int64_t M, int64_t V, int64_t target_step, int64_t weight_step, int64_t ignore_index) {
   __shared__ double room[64];
   ak::let_next_launch_begin();
-  ak::wait_for_previous_launch();
   const Weights weights{weight, weight_step};
   double total = 0.0, counted = 0.0;
 #pragma unroll 4
-  for (int64_t row = threadIdx.x; row < M; row += 1024) {
-    total += static_cast<double>(sums[row]);
-    const int64_t target = MEAN ? targets[row * target_step] : ignore_index;
+  for (int64_t row = threadIdx.x; MEAN && row < M; row += 1024) {  // before the wait: the launch before has waited for whoever wrote these
+    const int64_t target = targets[row * target_step];
     if (is_read(target, V, ignore_index)) counted += static_cast<double>(weights.at(target));
   }
+  if (MEAN) counted = ak::block_reduce<ak::Sum>(counted, 0.0, room + 32);
+  ak::wait_for_previous_launch();
+#pragma unroll 4
+  for (int64_t row = threadIdx.x; row < M; row += 1024) total += static_cast<double>(sums[row]);
   total = ak::block_reduce<ak::Sum>(total, 0.0, room);
-  if (MEAN) total /= ak::block_reduce<ak::Sum>(counted, 0.0, room + 32);
+  if (MEAN) total /= counted;
   if (threadIdx.x == 0) *loss = ak::from_float<T>(static_cast<float>(total));
 }

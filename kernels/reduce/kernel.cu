@@ -3,12 +3,12 @@ family  = "reduce"
 backend = "cuda"
 
 [tune]
-VECTORS = { values = [1, 2, 4, 8],                 default = 8,     tier = 1 }   # vectors of 16 bytes that a thread reads at a time
+VECTORS = { values = [1, 2, 4, 8],                 default = 4,     tier = 1 }   # vectors of 16 bytes that a thread reads at a time
 THREADS = { values = [32, 64, 128, 256, 512, 1024], default = 256,  tier = 1 }   # of a block, which has a row or a part of one
-AHEAD   = { values = [0, 1],                       default = 0,     tier = 2 }   # read the next vectors before the last ones are added
+AHEAD   = { values = [0, 1],                       default = 1,     tier = 2 }   # read the next vectors before the last ones are added
 SHORT   = { values = [1, 2, 4, 8],                 default = 4,     tier = 1 }   # vectors of a thread where a warp holds rows whole
 WARPS   = { values = [1, 2, 4, 8],                 default = 4,     tier = 1 }   # of a block there
-SPAN    = { values = [4096, 16384, 32768, 65536, 131072, 262144], default = 65536, tier = 4 }   # elements of a row, above which few rows are split
+BLOCKS  = { values = [1, 2, 3, 4, 6, 8, 12, 16],   default = 4,     tier = 4 }   # of a multiprocessor, where they share few rows
 DEPTH   = { values = [64, 128, 256, 512, 1024],    default = 256,   tier = 4 }   # the same for columns side by side
 SHARERS = { values = [4, 8, 16],                   default = 8,     tier = 1 }   # warps that share the same columns
 UNROLL  = { values = [1, 2, 4, 8],                 default = 4,     tier = 3 }   # rows of them in flight
@@ -17,7 +17,7 @@ require = ["VECTORS * THREADS <= 8192",                                         
 
 [scratch.parts]                               # results of the parts of a split reduction, each of 8 bytes or of 16 with its place
 dtype = "int64"
-shape = ["max(cdiv(N, SPAN), cdiv(N, DEPTH)) * OUTER * INNER * (OP == 4 || OP == 5 ? 2 : 1)"]
+shape = ["max(OUTER + BLOCKS * sm_count, cdiv(N, DEPTH) * OUTER * INNER) * (OP == 4 || OP == 5 ? 2 : 1)"]
 
 # Along short rows: a warp holds one or several.
 [[variant]]
@@ -26,32 +26,37 @@ when = "INNER == 1 && (N <= 1 || x.stride(1) == 1) && N * sizeof(T) <= 512 * SHO
 kernel = "reduce_warps"
 grid   = ["cdiv(OUTER, WARPS * 32 / pow2ceil(max(1, cdiv(N * sizeof(T), 16 * SHORT))))"]
 block  = ["32 * WARPS"]
+overlap = true
 args   = ["x", "out", "index", "OUTER", "N", "x.stride(0)", "out.stride(0) + index.stride(0)",
           "pow2ceil(max(1, cdiv(N * sizeof(T), 16 * SHORT)))"]
 
 # Along rows.
 [[variant]]
-when = "INNER == 1 && x.stride(1) == 1 && (N <= SPAN || OUTER >= 2 * sm_count)"
+when = "INNER == 1 && x.stride(1) == 1 && (N * sizeof(T) <= 16 * VECTORS * THREADS || OUTER >= 2 * sm_count)"
 [[variant.launch]]
 kernel = "reduce_rows"
 grid   = ["OUTER"]
 block  = ["min(THREADS, align(cdiv(N * sizeof(T), 16 * VECTORS), 32))"]
+overlap = true
 args   = ["x", "out", "index", "N", "x.stride(0)", "out.stride(0) + index.stride(0)"]
 
-# Along few long rows.
+# Along few long rows: blocks share one, each with every so manieth piece.
 [[variant]]
 when = "INNER == 1 && x.stride(1) == 1"
 [[variant.launch]]
 kernel = "reduce_row_parts"
-grid   = ["cdiv(N, SPAN) * OUTER"]
+grid   = ["min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), cdiv(BLOCKS * sm_count, OUTER)) * OUTER"]
 block  = ["THREADS"]
-args   = ["x", "parts", "N", "x.stride(0)", "cdiv(N, SPAN)"]
+overlap = true
+args   = ["x", "parts", "N", "x.stride(0)",
+          "min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), cdiv(BLOCKS * sm_count, OUTER))"]
 [[variant.launch]]
 kernel = "reduce_parts_of_rows"
 grid   = ["OUTER"]
 block  = ["THREADS"]
 overlap = true
-args   = ["parts", "out", "index", "cdiv(N, SPAN)", "N", "out.stride(0) + index.stride(0)"]
+args   = ["parts", "out", "index", "min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), cdiv(BLOCKS * sm_count, OUTER))",
+          "N", "out.stride(0) + index.stride(0)"]
 
 # Across rows that lie one after the other.
 [[variant]]
@@ -60,6 +65,7 @@ when = "x.stride(2) == 1 && INNER >= 32 && (N <= DEPTH || OUTER * cdiv(INNER * s
 kernel = "reduce_columns"
 grid   = ["OUTER * cdiv(INNER * sizeof(T), 512)"]
 block  = ["32", "SHARERS"]
+overlap = true
 args   = ["x", "out", "index", "N", "INNER", "x.stride(0)", "x.stride(1)", "out.stride(0) + index.stride(0)",
           "out.stride(1) + index.stride(1)"]
 [[variant]]
@@ -68,6 +74,7 @@ when = "x.stride(2) == 1 && INNER >= 32"
 kernel = "reduce_column_parts"
 grid   = ["cdiv(N, DEPTH) * OUTER * cdiv(INNER * sizeof(T), 512)"]
 block  = ["32", "SHARERS"]
+overlap = true
 args   = ["x", "parts", "OUTER", "N", "INNER", "x.stride(0)", "x.stride(1)"]
 [[variant.launch]]
 kernel = "reduce_parts_of_columns"
@@ -82,6 +89,7 @@ args   = ["parts", "out", "index", "cdiv(N, DEPTH)", "OUTER", "INNER", "N", "out
 kernel = "reduce_strided"
 grid   = ["cdiv(OUTER * INNER, 32)"]
 block  = ["32", "SHARERS"]
+overlap = true
 args   = ["x", "out", "index", "OUTER", "N", "INNER", "x.stride(0)", "x.stride(1)", "x.stride(2)", "out.stride(0) + index.stride(0)",
           "out.stride(1) + index.stride(1)"]
 
@@ -91,7 +99,7 @@ tier = 1
 when = "OUTER * INNER < 64"
 gain = "up to the number of idle multiprocessors"
 text = """
-Few results and many elements: a lower SPAN or DEPTH gives every multiprocessor several parts. The parts are merged in order."""
+Few results and many elements: more BLOCKS or a lower DEPTH gives every multiprocessor several parts. The parts are merged in order."""
 [[recipe]]
 name = "bytes in flight"
 tier = 1
@@ -161,13 +169,6 @@ __device__ __forceinline__ Result nothing_of() {
   }
 }
 __device__ __forceinline__ Total nothing() { return nothing_of<Total>(); }
-
-/// The same where a part begins `first` elements into its row.
-__device__ __forceinline__ double moved(double total, int64_t) { return total; }
-__device__ __forceinline__ float moved(float total, int64_t) { return total; }
-__device__ __forceinline__ Found moved(const Found& total, int64_t first) {
-  return {total.value, total.place == nowhere ? nowhere : total.place + first};
-}
 
 /// Take in one element.
 __device__ __forceinline__ void take_one(double& total, float x, int64_t) {
@@ -265,15 +266,19 @@ __device__ __forceinline__ void write(const Found& total, int64_t, T*, int64_t* 
   index[at] = total.place == nowhere ? -1 : total.place;
 }
 
-/// What a block makes of `count` elements side by side, of which the first is at `first` in its row.
-__device__ __forceinline__ Total reduce_packed(const T* __restrict__ x, int64_t count, int64_t first) {
+/// What a block makes of the elements side by side of which it has every `parts`-th piece, beginning with piece `part`.
+__device__ __forceinline__ Total reduce_packed(const T* __restrict__ x, int64_t count, int64_t part, int64_t parts) {
   __shared__ Total room[32];
-  const int threads = blockDim.x;
+  const int thread = threadIdx.x, threads = blockDim.x;
+  const int64_t piece = int64_t{VECTORS} * threads;
+  const ak::Stream<T> elements(x, count);
   Total total = nothing();
-  ak::Stream<T>(x, count).each<VECTORS, AHEAD>(
-      threadIdx.x, threads, neutral(),
-      [&](const uint4 (&v)[VECTORS], int64_t begin) { take(total, v, begin, int64_t{threads} * L, count); });
-  return ak::block_reduce<Join>(moved(total, first), nothing(), room);
+  uint4 v[VECTORS];
+  if (part * piece < elements.size()) elements.load(v, part * piece, thread, threads, neutral());
+  elements.each<AHEAD>(v, part * piece, parts * piece, thread, threads, neutral(), [&](const uint4 (&v)[VECTORS], int64_t begin) {
+    take(total, v, begin, int64_t{threads} * L, count);
+  });
+  return ak::block_reduce<Join>(total, nothing(), room);
 }
 
 /// What a block makes of rows [0, N) of the L columns of each lane, `count` of which exist, the first at `first` in the reduced dimension;
@@ -327,6 +332,8 @@ __device__ __forceinline__ void reduce_strip(Total (&totals)[L], const T* __rest
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
     reduce_warps(const T* __restrict__ x, T* __restrict__ out, int64_t* __restrict__ index, int64_t outer, int64_t N, int64_t x_row,
                  int64_t out_step, int64_t group) {
+  ak::wait_for_previous_launch();
+  ak::let_next_launch_begin();
   const int lanes = static_cast<int>(group), lane = threadIdx.x % lanes;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (32 * WARPS / lanes) + threadIdx.x / lanes;
   const int count = row < outer ? static_cast<int>(N) : 0;
@@ -340,24 +347,27 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     reduce_rows(const T* __restrict__ x, T* __restrict__ out, int64_t* __restrict__ index, int64_t N, int64_t x_row, int64_t out_step) {
-  const Total total = reduce_packed(x + blockIdx.x * x_row, N, 0);
+  ak::wait_for_previous_launch();
+  ak::let_next_launch_begin();
+  const Total total = reduce_packed(x + blockIdx.x * x_row, N, 0, 1);
   if (threadIdx.x == 0) write(total, N, out, index, blockIdx.x * out_step);
 }
 
 /// Part p of row r goes to parts[r * parts_of_row + p].
 extern "C" __global__ void __launch_bounds__(THREADS)
     reduce_row_parts(const T* __restrict__ x, Total* __restrict__ parts, int64_t N, int64_t x_row, int64_t parts_of_row) {
+  ak::wait_for_previous_launch();
   ak::let_next_launch_begin();
-  const int64_t row = blockIdx.x / parts_of_row, begin = blockIdx.x % parts_of_row * SPAN;
-  const Total total = reduce_packed(x + row * x_row + begin, min(N - begin, int64_t{SPAN}), begin);
+  const Total total = reduce_packed(x + blockIdx.x / parts_of_row * x_row, N, blockIdx.x % parts_of_row, parts_of_row);
   if (threadIdx.x == 0) parts[blockIdx.x] = total;
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    reduce_parts_of_rows(const Total* __restrict__ parts, T* __restrict__ out, int64_t* __restrict__ index, int64_t parts_of_row, int64_t N,
+    reduce_parts_of_rows(const Total* parts, T* __restrict__ out, int64_t* __restrict__ index, int64_t parts_of_row, int64_t N,
                          int64_t out_step) {
   __shared__ Total room[32];
   ak::wait_for_previous_launch();
+  ak::let_next_launch_begin();
   Total total = nothing();
 #pragma unroll 4
   for (int64_t part = threadIdx.x; part < parts_of_row; part += THREADS) total = Join::join(total, parts[blockIdx.x * parts_of_row + part]);
@@ -368,6 +378,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 extern "C" __global__ void __launch_bounds__(32 * SHARERS)
     reduce_columns(const T* __restrict__ x, T* __restrict__ out, int64_t* __restrict__ index, int64_t N, int64_t inner, int64_t x_outer,
                    int64_t x_step, int64_t out_outer, int64_t out_inner) {
+  ak::wait_for_previous_launch();
+  ak::let_next_launch_begin();
   const int64_t strips = (inner + 32 * L - 1) / (32 * L), slice = blockIdx.x / strips;
   const int64_t column = blockIdx.x % strips * (32 * L) + threadIdx.x * L;
   const int count = static_cast<int>(min(inner - column, int64_t{L}));
@@ -384,6 +396,7 @@ extern "C" __global__ void __launch_bounds__(32 * SHARERS)
 extern "C" __global__ void __launch_bounds__(32 * SHARERS)
     reduce_column_parts(const T* __restrict__ x, Total* __restrict__ parts, int64_t outer, int64_t N, int64_t inner, int64_t x_outer,
                         int64_t x_step) {
+  ak::wait_for_previous_launch();
   ak::let_next_launch_begin();
   const int64_t strips = (inner + 32 * L - 1) / (32 * L), place = blockIdx.x / strips, slice = place % outer, begin = place / outer * DEPTH;
   const int64_t column = blockIdx.x % strips * (32 * L) + threadIdx.x * L;
@@ -398,9 +411,10 @@ extern "C" __global__ void __launch_bounds__(32 * SHARERS)
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    reduce_parts_of_columns(const Total* __restrict__ parts, T* __restrict__ out, int64_t* __restrict__ index, int64_t count, int64_t outer,
+    reduce_parts_of_columns(const Total* parts, T* __restrict__ out, int64_t* __restrict__ index, int64_t count, int64_t outer,
                             int64_t inner, int64_t N, int64_t out_outer, int64_t out_inner) {
   ak::wait_for_previous_launch();
+  ak::let_next_launch_begin();
   const int64_t place = static_cast<int64_t>(blockIdx.x) * THREADS + threadIdx.x, size = outer * inner;
   if (place >= size) return;
   Total total = nothing();
@@ -413,6 +427,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 extern "C" __global__ void __launch_bounds__(32 * SHARERS)
     reduce_strided(const T* __restrict__ x, T* __restrict__ out, int64_t* __restrict__ index, int64_t outer, int64_t N, int64_t inner,
                    int64_t x_outer, int64_t x_step, int64_t x_inner, int64_t out_outer, int64_t out_inner) {
+  ak::wait_for_previous_launch();
+  ak::let_next_launch_begin();
   __shared__ Total room[SHARERS][32];
   const int64_t place = static_cast<int64_t>(blockIdx.x) * 32 + threadIdx.x;
   const bool exists = place < outer * inner;

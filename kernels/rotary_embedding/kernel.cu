@@ -3,9 +3,10 @@ family  = "rotary_embedding"
 backend = "cuda"
 
 [tune]
-HEADS   = { values = [1, 2, 4, 8],          default = 4,   tier = 1 }   # heads whose vectors a thread has in flight
+HEADS   = { values = [1, 2, 4, 8],          default = 2,   tier = 1 }   # heads whose vectors a thread has in flight
 ROUNDS  = { values = [1, 2, 4, 8],          default = 1,   tier = 1 }   # times that a thread does so with the same angles
 THREADS = { values = [64, 128, 256, 512],   default = 128, tier = 1 }   # of a block
+ORDER   = { values = [0, 1],                default = 0,   tier = 2 }   # of the blocks: 0 position by position, 1 head by head
 
 # Whole vectors: a thread has a vector of columns, and that of their partners.
 [[variant]]
@@ -86,50 +87,41 @@ __device__ __forceinline__ void store(T* p, const float (&values)[L], bool align
   }
 }
 
-/// L / 2 elements.
-__device__ __forceinline__ void load_pairs(const T* p, float (&values)[L / 2], bool aligned) {
-  uint4 v = make_uint4(0, 0, 0, 0);
-  if (aligned) {
-    const uint2 half = *reinterpret_cast<const uint2*>(p);
-    v.x = half.x;
-    v.y = half.y;
-  } else {
-    v = ak::load_any(p, L / 2);
-  }
-  float all[L];
-  ak::unpack<T>(v, all);
-#pragma unroll
-  for (int i = 0; i < L / 2; ++i) values[i] = all[i];
-}
-
-/// The factors of a vector of columns and of their partners.
-struct Factors {
-  float own[L], other[L];
+/// The cosines and sines of a vector of columns, as they are stored: unpacked they would take twice the registers.
+struct Angles {
+  uint4 cosines, sines;
 
   /// Of pairs that are neighbours, from column `column`.
   __device__ __forceinline__ void load_neighbours(const T* cos, const T* sin, uint32_t column, bool aligned) {
     if (HALF_TABLE) {
-      float c[L / 2], s[L / 2];
-      load_pairs(cos + column / 2, c, aligned);
-      load_pairs(sin + column / 2, s, aligned);
-#pragma unroll
-      for (int e = 0; e < L; ++e) {
-        own[e] = c[e / 2];
-        other[e] = s[e / 2];
-      }
+      cosines = load_doubled(cos + column / 2, aligned);
+      sines = load_doubled(sin + column / 2, aligned);
     } else {
-      ak::unpack<T>(load(cos + column, aligned), own);
-      ak::unpack<T>(load(sin + column, aligned), other);
+      cosines = load(cos + column, aligned);
+      sines = load(sin + column, aligned);
     }
-#pragma unroll
-    for (int e = 0; e < L; ++e) other[e] = partner_factor(other[e], e % 2 == 0);
   }
-  /// Of columns whose partners are as far away as half of the rotary ones.
-  __device__ __forceinline__ void load_half(const T* cos, const T* sin, bool is_first, bool aligned) {
-    ak::unpack<T>(load(cos, aligned), own);
-    ak::unpack<T>(load(sin, aligned), other);
+  __device__ __forceinline__ void load_columns(const T* cos, const T* sin, bool aligned) {
+    cosines = load(cos, aligned);
+    sines = load(sin, aligned);
+  }
+
+ private:
+  /// L / 2 elements, each twice.
+  static __device__ __forceinline__ uint4 load_doubled(const T* p, bool aligned) {
+    uint4 v = make_uint4(0, 0, 0, 0);
+    if (aligned) {
+      const uint2 half = *reinterpret_cast<const uint2*>(p);
+      v.x = half.x;
+      v.y = half.y;
+    } else {
+      v = ak::load_any(p, L / 2);
+    }
+    float values[L], doubled[L];
+    ak::unpack<T>(v, values);
 #pragma unroll
-    for (int e = 0; e < L; ++e) other[e] = partner_factor(other[e], is_first);
+    for (int e = 0; e < L; ++e) doubled[e] = values[e / 2];
+    return ak::pack<T>(doubled);
   }
 };
 
@@ -174,37 +166,43 @@ __device__ __forceinline__ void copy(const Heads& heads, uint32_t column) {
   }
 }
 
-__device__ __forceinline__ void rotate_neighbours(const Heads& heads, uint32_t column, const Factors& by) {
+__device__ __forceinline__ void rotate_neighbours(const Heads& heads, uint32_t column, const Angles& angles) {
   uint4 v[HEADS];
   load_heads(v, heads, column);
 #pragma unroll
   for (int h = 0; h < HEADS; ++h) {
-    float x[L], values[L];
+    float x[L], cosines[L], sines[L], values[L];
     ak::unpack<T>(v[h], x);
+    ak::unpack<T>(angles.cosines, cosines);
+    ak::unpack<T>(angles.sines, sines);
 #pragma unroll
-    for (int e = 0; e < L; ++e) values[e] = rotate(x[e], by.own[e], x[e ^ 1], by.other[e]);
+    for (int e = 0; e < L; ++e) values[e] = rotate(x[e], cosines[e], x[e ^ 1], partner_factor(sines[e], e % 2 == 0));
     if (h < heads.count) store(heads.to + h * heads.to_step + column, values, heads.aligned);
   }
 }
 
-__device__ __forceinline__ void rotate_halves(const Heads& heads, uint32_t column, uint32_t half, const Factors& first,
-                                              const Factors& second) {
+/// The first or the second of pairs that are half of the rotary columns apart.
+__device__ __forceinline__ void rotate_half(T* to, const uint4& own, const uint4& partner, const Angles& angles, bool is_first, bool aligned) {
+  float x[L], others[L], cosines[L], sines[L], values[L];
+  ak::unpack<T>(own, x);
+  ak::unpack<T>(partner, others);
+  ak::unpack<T>(angles.cosines, cosines);
+  ak::unpack<T>(angles.sines, sines);
+#pragma unroll
+  for (int e = 0; e < L; ++e) values[e] = rotate(x[e], cosines[e], others[e], partner_factor(sines[e], is_first));
+  store(to, values, aligned);
+}
+
+__device__ __forceinline__ void rotate_halves(const Heads& heads, uint32_t column, uint32_t half, const Angles& first, const Angles& second) {
   uint4 low[HEADS], high[HEADS];
   load_heads(low, heads, column);
   load_heads(high, heads, column + half);
 #pragma unroll
   for (int h = 0; h < HEADS; ++h) {
-    float a[L], b[L], values[L];
-    ak::unpack<T>(low[h], a);
-    ak::unpack<T>(high[h], b);
     if (h >= heads.count) continue;
     T* const to = heads.to + h * heads.to_step + column;
-#pragma unroll
-    for (int e = 0; e < L; ++e) values[e] = rotate(a[e], first.own[e], b[e], first.other[e]);
-    store(to, values, heads.aligned);
-#pragma unroll
-    for (int e = 0; e < L; ++e) values[e] = rotate(b[e], second.own[e], a[e], second.other[e]);
-    store(to + half, values, heads.aligned);
+    rotate_half(to, low[h], high[h], first, true, heads.aligned);
+    rotate_half(to + half, high[h], low[h], second, false, heads.aligned);
   }
 }
 
@@ -224,8 +222,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const uint32_t positions = blockDim.y, position_blocks = static_cast<uint32_t>((S + positions - 1) / positions);
   const uint32_t x_groups = static_cast<uint32_t>((x_heads + heads_a_block - 1) / heads_a_block);
   const uint32_t groups = x_groups + static_cast<uint32_t>((k_heads + heads_a_block - 1) / heads_a_block);
-  const int64_t position = int64_t{blockIdx.x % position_blocks} * positions + threadIdx.y;
-  const uint32_t group = blockIdx.x / position_blocks % groups, batch = blockIdx.x / position_blocks / groups;
+  const uint32_t outer = blockIdx.x / (ORDER ? groups : position_blocks), inner = blockIdx.x % (ORDER ? groups : position_blocks);
+  const uint32_t group = ORDER ? inner : outer % groups, position_block = ORDER ? outer % position_blocks : inner;
+  const uint32_t batch = outer / (ORDER ? position_blocks : groups);
+  const int64_t position = int64_t{position_block} * positions + threadIdx.y;
   if (position >= S) return;
 
   const bool is_k = PAIR && group >= x_groups;
@@ -246,15 +246,15 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const uint32_t rotary = static_cast<uint32_t>(HALF_TABLE ? 2 * C : C), half = rotary / 2, column = threadIdx.x * L;
   if (INTERLEAVED) {
     if (column >= rotary) return heads.each_round([&](const Heads& round) { copy(round, column); });
-    Factors factors;
-    factors.load_neighbours(cos, sin, column, aligned);
-    heads.each_round([&](const Heads& round) { rotate_neighbours(round, column, factors); });
+    Angles angles;
+    angles.load_neighbours(cos, sin, column, aligned);
+    heads.each_round([&](const Heads& round) { rotate_neighbours(round, column, angles); });
   } else {
     if (column >= half) return heads.each_round([&](const Heads& round) { copy(round, column + half); });
-    Factors first, second;
-    first.load_half(cos + column, sin + column, true, aligned);
-    const uint32_t partner = HALF_TABLE ? column : column + half;
-    second.load_half(cos + partner, sin + partner, false, aligned);
+    Angles first, second;
+    first.load_columns(cos + column, sin + column, aligned);
+    second = first;
+    if (!HALF_TABLE) second.load_columns(cos + column + half, sin + column + half, aligned);
     heads.each_round([&](const Heads& round) { rotate_halves(round, column, half, first, second); });
   }
 }

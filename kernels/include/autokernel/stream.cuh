@@ -50,24 +50,28 @@ struct Stream {
     }
   }
 
-  /// Call visit(v, begin) for K vectors of each of `threads` threads after the other; v[k] holds the elements from begin + k * threads * L
-  /// on, or `fill` before the first and after the last. `ahead`: the next ones are under way meanwhile.
-  template <int K, bool ahead, class Visit>
-  __device__ __forceinline__ void each(int thread, int threads, float fill, const Visit& visit) const {
-    const int64_t end = (skip + count + L - 1) / L, step = int64_t{K} * threads;
-    uint4 now[K];
-    if (ahead && end > 0) load(now, 0, thread, threads, fill);
-    for (int64_t at = 0; at < end; at += step) {
-      uint4 next[K];
+  /// Vectors that hold elements.
+  __device__ __forceinline__ int64_t size() const { return (skip + count + L - 1) / L; }
+
+  /// Call visit(v, begin) for K vectors of each of `threads` threads, `at` and every `step` vectors further; v[k] holds the elements from
+  /// begin + k * threads * L on, or `fill` before the first and after the last. `now` holds what load() gave for `at`, which so can be under
+  /// way earlier. `ahead`: the next vectors are under way during a visit.
+  template <bool ahead, int K, class Visit>
+  __device__ __forceinline__ void each(uint4 (&now)[K], int64_t at, int64_t step, int thread, int threads, float fill,
+                                       const Visit& visit) const {
+    const int64_t end = size();
+    while (at < end) {
+      const int64_t begin = (at + thread) * L - skip;
+      at += step;
       if (ahead) {
-        if (at + step < end) load(next, at + step, thread, threads, fill);
-      } else {
-        load(now, at, thread, threads, fill);
-      }
-      visit(now, (at + thread) * L - skip);
-      if (ahead) {
+        uint4 next[K];
+        if (at < end) load(next, at, thread, threads, fill);
+        visit(now, begin);
 #pragma unroll
         for (int k = 0; k < K; ++k) now[k] = next[k];
+      } else {
+        visit(now, begin);
+        if (at < end) load(now, at, thread, threads, fill);
       }
     }
   }
