@@ -155,9 +155,9 @@ float loss_of(const T* x, int64_t V, int64_t target, float smoothing, const Weig
 
 }  // namespace
 
-void cross_entropy_rows(int64_t block, int64_t worker, void* scratch, const T* logits, const int64_t* targets, const T* weight,
-                        T* losses, float* sums, int64_t M, int64_t V, int64_t row_step, int64_t column_step, int64_t target_step,
-                        int64_t weight_step, int64_t loss_step, int64_t ignore_index, float smoothing) {
+void cross_entropy_rows(int64_t block, int64_t worker, void* scratch, const T* logits, const int64_t* targets, const T* weight, T* losses,
+                        float* sums, int64_t M, int64_t V, int64_t row_step, int64_t column_step, int64_t target_step, int64_t weight_step,
+                        int64_t loss_step, int64_t ignore_index, float smoothing) {
   const int64_t end = (block + 1) * ROWS < M ? (block + 1) * ROWS : M;
   for (int64_t row = block * ROWS; row < end; ++row) {
     const int64_t target = targets[row * target_step];

@@ -150,7 +150,8 @@ struct Join {
     Row both;
     const float top = fmaxf(a.powers.maximum, b.powers.maximum), pivot = top == -ak::infinity() ? 0.0f : top;
     both.powers.maximum = top;
-    both.powers.sum = a.powers.sum * ak::exponential<T>(a.powers.maximum - pivot) + b.powers.sum * ak::exponential<T>(b.powers.maximum - pivot);
+    both.powers.sum =
+        a.powers.sum * ak::exponential<T>(a.powers.maximum - pivot) + b.powers.sum * ak::exponential<T>(b.powers.maximum - pivot);
     both.linear = a.linear + b.linear;
     both.weight = a.weight + b.weight;
     return both;
@@ -216,7 +217,7 @@ struct Logits {
   __device__ __forceinline__ Row read(float centre, const Weights& weights) {
     const int threads = blockDim.x;
     Row found = no_logits();
-    elements.each<AHEAD>(v, first, step, threadIdx.x, threads, -ak::infinity(), [&](const uint4 (&v)[VECTORS], int64_t begin) {
+    elements.each<AHEAD>(v, first, step, threadIdx.x, threads, -ak::infinity(), [&](const uint4(&v)[VECTORS], int64_t begin) {
       take(found, v, begin, int64_t{threads} * L, elements.count, centre, weights);
     });
     return found;
@@ -246,8 +247,8 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
   take(found, v, lane * L, int64_t{lanes} * L, count, centre, weights);
   found = ak::warp_reduce<Join>(found, lanes);
   if (lane > 0 || row >= M) return;
-  const float loss = reads ? loss_of(found, ak::to_float(x[target]), centre, weights.at(target), V, smoothing)
-                           : unread_loss(target, ignore_index);
+  const float loss =
+      reads ? loss_of(found, ak::to_float(x[target]), centre, weights.at(target), V, smoothing) : unread_loss(target, ignore_index);
   write_loss(loss, row, losses, sums, loss_step);
 }
 
@@ -302,21 +303,22 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 }
 
 extern "C" __global__ void __launch_bounds__(32)
-    cross_entropy_merge(const T* __restrict__ logits, const int64_t* __restrict__ targets, const T* __restrict__ weight,
-                        const Row* parts, T* __restrict__ losses, float* __restrict__ sums, int64_t V, int64_t row_step,
-                        int64_t target_step, int64_t weight_step, int64_t loss_step, int64_t ignore_index, float smoothing,
-                        int64_t parts_of_row) {
+    cross_entropy_merge(const T* __restrict__ logits, const int64_t* __restrict__ targets, const T* __restrict__ weight, const Row* parts,
+                        T* __restrict__ losses, float* __restrict__ sums, int64_t V, int64_t row_step, int64_t target_step,
+                        int64_t weight_step, int64_t loss_step, int64_t ignore_index, float smoothing, int64_t parts_of_row) {
   ak::wait_for_previous_launch();
   ak::let_next_launch_begin();
   const int64_t target = targets[blockIdx.x * target_step];
   const bool reads = is_read(target, V, ignore_index);
   Row found = no_logits();
-  for (int64_t part = threadIdx.x; reads && part < parts_of_row; part += 32) found = Join::join(found, parts[blockIdx.x * parts_of_row + part]);
+  for (int64_t part = threadIdx.x; reads && part < parts_of_row; part += 32)
+    found = Join::join(found, parts[blockIdx.x * parts_of_row + part]);
   found = ak::warp_reduce<Join>(found);
   if (threadIdx.x > 0) return;
   logits += blockIdx.x * row_step;
-  const float loss = reads ? loss_of(found, ak::to_float(logits[target]), centre_of(logits), Weights{weight, weight_step}.at(target), V, smoothing)
-                           : unread_loss(target, ignore_index);
+  const float loss =
+      reads ? loss_of(found, ak::to_float(logits[target]), centre_of(logits), Weights{weight, weight_step}.at(target), V, smoothing)
+            : unread_loss(target, ignore_index);
   write_loss(loss, blockIdx.x, losses, sums, loss_step);
 }
 
@@ -353,8 +355,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 /// The sum of the losses, or their mean over the weights of the targets that count (NaN where none does).
 extern "C" __global__ void __launch_bounds__(1024)
-    cross_entropy_total(const float* sums, const int64_t* __restrict__ targets, const T* __restrict__ weight,
-                        T* __restrict__ loss, int64_t M, int64_t V, int64_t target_step, int64_t weight_step, int64_t ignore_index) {
+    cross_entropy_total(const float* sums, const int64_t* __restrict__ targets, const T* __restrict__ weight, T* __restrict__ loss,
+                        int64_t M, int64_t V, int64_t target_step, int64_t weight_step, int64_t ignore_index) {
   __shared__ double room[64];
   ak::let_next_launch_begin();
   const Weights weights{weight, weight_step};

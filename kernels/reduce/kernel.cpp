@@ -12,9 +12,8 @@ DEEP     = { values = [1, 4, 8, 16, 32],              default = 8,     tier = 3 
 PREFETCH = { values = [0, 256, 1024, 4096],           default = 4096,  tier = 2 }   # bytes ahead in a row; 0 leaves it to the machine
 VECTOR   = { values = [1, 2],                         default = 1,     tier = 5 }   # the widest register, or half of it
 
-[scratch.parts]                               # results of the parts of a split reduction, each of 8 bytes or of 16 with its place, part by part
-dtype = "int64"
-shape = ["max(cdiv(N, SPAN), cdiv(N, DEPTH)) * OUTER * INNER * (OP == 4 || OP == 5 ? 2 : 1)"]
+[scratch.parts]                               # results of the parts of a split reduction, each of 8 bytes or of 16 with its place, part by
+part dtype = "int64" shape = ["max(cdiv(N, SPAN), cdiv(N, DEPTH)) * OUTER * INNER * (OP == 4 || OP == 5 ? 2 : 1)"]
 
 # The rows of a matrix, contiguous: along each row.
 [[variant]]
@@ -32,7 +31,8 @@ args   = ["x", "parts", "OUTER", "N", "x.stride(0)"]
 [[variant.launch]]
 kernel = "reduce_parts"
 grid   = ["cdiv(OUTER, COLUMNS)"]
-args   = ["parts", "out", "index", "cdiv(N, SPAN)", "1", "OUTER", "N", "out.stride(0) + index.stride(0)", "out.stride(0) + index.stride(0)"]
+args   = ["parts", "out", "index", "cdiv(N, SPAN)", "1", "OUTER", "N", "out.stride(0) + index.stride(0)",
+          "out.stride(0) + index.stride(0)"]
 
 # The rows of a transposed matrix: side by side.
 [[variant]]
@@ -40,7 +40,8 @@ when = "INNER == 1 && N <= DEPTH"
 [[variant.launch]]
 kernel = "reduce_columns"
 grid   = ["cdiv(OUTER, COLUMNS)"]
-args   = ["x", "out", "index", "1", "N", "OUTER", "x.stride(0)", "x.stride(1)", "x.stride(0)", "out.stride(0) + index.stride(0)", "out.stride(0) + index.stride(0)"]
+args   = ["x", "out", "index", "1", "N", "OUTER", "x.stride(0)", "x.stride(1)", "x.stride(0)", "out.stride(0) + index.stride(0)",
+"out.stride(0) + index.stride(0)"]
 [[variant]]
 when = "INNER == 1"
 [[variant.launch]]
@@ -50,7 +51,8 @@ args   = ["x", "parts", "1", "N", "OUTER", "x.stride(0)", "x.stride(1)", "x.stri
 [[variant.launch]]
 kernel = "reduce_parts"
 grid   = ["cdiv(OUTER, COLUMNS)"]
-args   = ["parts", "out", "index", "cdiv(N, DEPTH)", "1", "OUTER", "N", "out.stride(0) + index.stride(0)", "out.stride(0) + index.stride(0)"]
+args   = ["parts", "out", "index", "cdiv(N, DEPTH)", "1", "OUTER", "N", "out.stride(0) + index.stride(0)", "out.stride(0) +
+index.stride(0)"]
 
 # A dimension in the middle.
 [[variant]]
@@ -58,7 +60,8 @@ when = "N <= DEPTH"
 [[variant.launch]]
 kernel = "reduce_columns"
 grid   = ["OUTER * cdiv(INNER, COLUMNS)"]
-args   = ["x", "out", "index", "OUTER", "N", "INNER", "x.stride(0)", "x.stride(1)", "x.stride(2)", "out.stride(0) + index.stride(0)", "out.stride(1) + index.stride(1)"]
+args   = ["x", "out", "index", "OUTER", "N", "INNER", "x.stride(0)", "x.stride(1)", "x.stride(2)", "out.stride(0) + index.stride(0)",
+"out.stride(1) + index.stride(1)"]
 
 [[launch]]
 kernel = "reduce_column_parts"
@@ -67,7 +70,8 @@ args   = ["x", "parts", "OUTER", "N", "INNER", "x.stride(0)", "x.stride(1)", "x.
 [[launch]]
 kernel = "reduce_parts"
 grid   = ["OUTER * cdiv(INNER, COLUMNS)"]
-args   = ["parts", "out", "index", "cdiv(N, DEPTH)", "OUTER", "INNER", "N", "out.stride(0) + index.stride(0)", "out.stride(1) + index.stride(1)"]
+args   = ["parts", "out", "index", "cdiv(N, DEPTH)", "OUTER", "INNER", "N", "out.stride(0) + index.stride(0)", "out.stride(1) +
+index.stride(1)"]
 
 [[recipe]]
 name = "enough blocks"
@@ -314,8 +318,7 @@ void reduce_columns(int64_t block, int64_t worker, void* scratch, const T* x, T*
   const Place place = place_of(block, inner);
   alignas(64) Result results[COLUMNS];
   reduce_strip(results, x + place.outer * x_outer + place.begin * x_inner, N, x_step, x_inner, place.width, 0);
-  for (int64_t c = 0; c < place.width; ++c)
-    write(results[c], N, out, index, place.outer * out_outer + (place.begin + c) * out_inner);
+  for (int64_t c = 0; c < place.width; ++c) write(results[c], N, out, index, place.outer * out_outer + (place.begin + c) * out_inner);
 }
 AK_KERNEL(reduce_columns)
 
@@ -338,7 +341,6 @@ void reduce_parts(int64_t block, int64_t worker, void* scratch, const Result* pa
     const Result* const from = parts + (part * outer + place.outer) * inner + place.begin;
     for (int64_t c = 0; c < place.width; ++c) join(results[c], from[c]);
   }
-  for (int64_t c = 0; c < place.width; ++c)
-    write(results[c], N, out, index, place.outer * out_outer + (place.begin + c) * out_inner);
+  for (int64_t c = 0; c < place.width; ++c) write(results[c], N, out, index, place.outer * out_outer + (place.begin + c) * out_inner);
 }
 AK_KERNEL(reduce_parts)

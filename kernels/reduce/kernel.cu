@@ -129,7 +129,9 @@ struct Found {
   int64_t place;
 };
 
-__device__ __forceinline__ float neutral() { return !is_extreme ? (is_product ? 1.0f : 0.0f) : is_largest ? -ak::infinity() : ak::infinity(); }
+__device__ __forceinline__ float neutral() {
+  return !is_extreme ? (is_product ? 1.0f : 0.0f) : is_largest ? -ak::infinity() : ak::infinity();
+}
 
 /// Whether `a` comes before `b` in the order that the extreme is the first of: NaN first.
 __device__ __forceinline__ bool beats(float a, float b) { return (is_largest ? a > b : a < b) || (a != a && b == b); }
@@ -275,9 +277,8 @@ __device__ __forceinline__ Total reduce_packed(const T* __restrict__ x, int64_t 
   Total total = nothing();
   uint4 v[VECTORS];
   if (part * piece < elements.size()) elements.load(v, part * piece, thread, threads, neutral());
-  elements.each<AHEAD>(v, part * piece, parts * piece, thread, threads, neutral(), [&](const uint4 (&v)[VECTORS], int64_t begin) {
-    take(total, v, begin, int64_t{threads} * L, count);
-  });
+  elements.each<AHEAD>(v, part * piece, parts * piece, thread, threads, neutral(),
+                       [&](const uint4(&v)[VECTORS], int64_t begin) { take(total, v, begin, int64_t{threads} * L, count); });
   return ak::block_reduce<Join>(total, nothing(), room);
 }
 

@@ -76,7 +76,9 @@ __device__ __forceinline__ float rotate(float x, float own, float partner, float
 /// The factor of the partner: sin, negative for the first of a pair.
 __device__ __forceinline__ float partner_factor(float sine, bool is_first) { return is_first != (BACKWARD != 0) ? -sine : sine; }
 
-__device__ __forceinline__ uint4 load(const T* p, bool aligned) { return aligned ? *reinterpret_cast<const uint4*>(p) : ak::load_any(p, L); }
+__device__ __forceinline__ uint4 load(const T* p, bool aligned) {
+  return aligned ? *reinterpret_cast<const uint4*>(p) : ak::load_any(p, L);
+}
 
 __device__ __forceinline__ void store(T* p, const float (&values)[L], bool aligned) {
   if (aligned) {
@@ -182,7 +184,8 @@ __device__ __forceinline__ void rotate_neighbours(const Heads& heads, uint32_t c
 }
 
 /// The first or the second of pairs that are half of the rotary columns apart.
-__device__ __forceinline__ void rotate_half(T* to, const uint4& own, const uint4& partner, const Angles& angles, bool is_first, bool aligned) {
+__device__ __forceinline__ void rotate_half(T* to, const uint4& own, const uint4& partner, const Angles& angles, bool is_first,
+                                            bool aligned) {
   float x[L], others[L], cosines[L], sines[L], values[L];
   ak::unpack<T>(own, x);
   ak::unpack<T>(partner, others);
@@ -193,7 +196,8 @@ __device__ __forceinline__ void rotate_half(T* to, const uint4& own, const uint4
   store(to, values, aligned);
 }
 
-__device__ __forceinline__ void rotate_halves(const Heads& heads, uint32_t column, uint32_t half, const Angles& first, const Angles& second) {
+__device__ __forceinline__ void rotate_halves(const Heads& heads, uint32_t column, uint32_t half, const Angles& first,
+                                              const Angles& second) {
   uint4 low[HEADS], high[HEADS];
   load_heads(low, heads, column);
   load_heads(high, heads, column + half);
@@ -214,8 +218,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     rotate_vectors(const T* __restrict__ x, const T* __restrict__ k, const T* __restrict__ cos, const T* __restrict__ sin,
                    T* __restrict__ out, T* __restrict__ out_k, int64_t x_heads, int64_t k_heads, int64_t S, int64_t C, int64_t x_batch,
                    int64_t x_head, int64_t x_position, int64_t k_batch, int64_t k_head, int64_t k_position, int64_t cos_position,
-                   int64_t sin_position, int64_t out_batch, int64_t out_head, int64_t out_position, int64_t out_k_batch,
-                   int64_t out_k_head, int64_t out_k_position) {
+                   int64_t sin_position, int64_t out_batch, int64_t out_head, int64_t out_position, int64_t out_k_batch, int64_t out_k_head,
+                   int64_t out_k_position) {
   ak::wait_for_previous_launch();
   ak::let_next_launch_begin();
   constexpr int64_t heads_a_block = HEADS * ROUNDS;

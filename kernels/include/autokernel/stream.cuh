@@ -54,8 +54,8 @@ struct Stream {
   __device__ __forceinline__ int64_t size() const { return (skip + count + L - 1) / L; }
 
   /// Call visit(v, begin) for K vectors of each of `threads` threads, `at` and every `step` vectors further; v[k] holds the elements from
-  /// begin + k * threads * L on, or `fill` before the first and after the last. `now` holds what load() gave for `at`, which so can be under
-  /// way earlier. `ahead`: the next vectors are under way during a visit.
+  /// begin + k * threads * L on, or `fill` before the first and after the last. `now` holds what load() gave for `at`, which so can be
+  /// under way earlier. `ahead`: the next vectors are under way during a visit.
   template <bool ahead, int K, class Visit>
   __device__ __forceinline__ void each(uint4 (&now)[K], int64_t at, int64_t step, int thread, int threads, float fill,
                                        const Visit& visit) const {

@@ -369,8 +369,8 @@ TEST(Match, ADimThatNoLabelNamesIsOne) {
 }
 
 TEST(Match, ADimThatOnlyAbsentTensorsHaveIsOne) {
-  const Families families =
-      family_of("turn", {{"x", "data", {"H", "D"}}, {"k", "data", {"G", "D"}, "PAIR"}, {"out", "output", {"H", "D"}}}, "[options]\nPAIR = 0");
+  const Families families = family_of("turn", {{"x", "data", {"H", "D"}}, {"k", "data", {"G", "D"}, "PAIR"}, {"out", "output", {"H", "D"}}},
+                                      "[options]\nPAIR = 0");
   const PatternText pattern{.family = "turn",
                             .inputs = {{"x", {"H", "D"}}},
                             .nodes = {{"y", "mul.Tensor", pair(in("x"), in("x"))}},
