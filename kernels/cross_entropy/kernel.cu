@@ -32,7 +32,7 @@ args   = ["logits", "targets", "weight", "losses", "sums", "M", "V", "logits.str
 [[variant.launch]]
 kernel = "cross_entropy_total"
 grid   = ["1"]
-block  = ["1024"]
+block  = ["min(1024, align(max(1, cdiv(M, 16)), 32))"]
 when   = "REDUCED"
 overlap = true
 args   = ["sums", "targets", "weight", "loss", "M", "V", "targets.stride(0)", "weight.stride(0)", "ignore_index"]
@@ -42,22 +42,22 @@ args   = ["sums", "targets", "weight", "loss", "M", "V", "targets.stride(0)", "w
 when = "logits.stride(1) == 1 && M < sm_count && V * sizeof(T) > 16 * VECTORS * THREADS"
 [[variant.launch]]
 kernel = "cross_entropy_parts"
-grid   = ["M * min(cdiv(V * sizeof(T), 16 * VECTORS * THREADS), cdiv(BLOCKS * sm_count, M))"]
+grid   = ["M * min(cdiv(V * sizeof(T), 16 * VECTORS * THREADS), cdiv(BLOCKS * sm_count, max(1, M)))"]
 block  = ["THREADS"]
 overlap = true
 args   = ["logits", "targets", "weight", "parts", "V", "logits.stride(0)", "targets.stride(0)", "weight.stride(0)", "ignore_index",
-          "min(cdiv(V * sizeof(T), 16 * VECTORS * THREADS), cdiv(BLOCKS * sm_count, M))"]
+          "min(cdiv(V * sizeof(T), 16 * VECTORS * THREADS), cdiv(BLOCKS * sm_count, max(1, M)))"]
 [[variant.launch]]
 kernel = "cross_entropy_merge"
 grid   = ["M"]
 block  = ["32"]
 overlap = true
 args   = ["logits", "targets", "weight", "parts", "losses", "sums", "V", "logits.stride(0)", "targets.stride(0)", "weight.stride(0)",
-          "losses.stride(0)", "ignore_index", "smoothing", "min(cdiv(V * sizeof(T), 16 * VECTORS * THREADS), cdiv(BLOCKS * sm_count, M))"]
+          "losses.stride(0)", "ignore_index", "smoothing", "min(cdiv(V * sizeof(T), 16 * VECTORS * THREADS), cdiv(BLOCKS * sm_count, max(1, M)))"]
 [[variant.launch]]
 kernel = "cross_entropy_total"
 grid   = ["1"]
-block  = ["1024"]
+block  = ["min(1024, align(max(1, cdiv(M, 16)), 32))"]
 when   = "REDUCED"
 overlap = true
 args   = ["sums", "targets", "weight", "loss", "M", "V", "targets.stride(0)", "weight.stride(0)", "ignore_index"]
@@ -74,7 +74,7 @@ args   = ["logits", "targets", "weight", "losses", "sums", "M", "V", "logits.str
 [[variant.launch]]
 kernel = "cross_entropy_total"
 grid   = ["1"]
-block  = ["1024"]
+block  = ["min(1024, align(max(1, cdiv(M, 16)), 32))"]
 when   = "REDUCED"
 overlap = true
 args   = ["sums", "targets", "weight", "loss", "M", "V", "targets.stride(0)", "weight.stride(0)", "ignore_index"]
@@ -90,7 +90,7 @@ args   = ["logits", "targets", "weight", "losses", "sums", "V", "logits.stride(0
 [[launch]]
 kernel = "cross_entropy_total"
 grid   = ["1"]
-block  = ["1024"]
+block  = ["min(1024, align(max(1, cdiv(M, 16)), 32))"]
 when   = "REDUCED"
 overlap = true
 args   = ["sums", "targets", "weight", "loss", "M", "V", "targets.stride(0)", "weight.stride(0)", "ignore_index"]
@@ -353,24 +353,36 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   if (threadIdx.x == 0) write_loss(loss_of(found, at_target, centre, of_target, V, smoothing), blockIdx.x, losses, sums, loss_step);
 }
 
-/// The sum of the losses, or their mean over the weights of the targets that count (NaN where none does).
+/// The sum of the losses, or their mean over the weights of the targets that count (NaN where none does). A small block: it waits where the
+/// blocks before it leave room.
 extern "C" __global__ void __launch_bounds__(1024)
     cross_entropy_total(const float* sums, const int64_t* __restrict__ targets, const T* __restrict__ weight, T* __restrict__ loss,
                         int64_t M, int64_t V, int64_t target_step, int64_t weight_step, int64_t ignore_index) {
   __shared__ double room[64];
   ak::let_next_launch_begin();
   const Weights weights{weight, weight_step};
+  const int thread = threadIdx.x, threads = blockDim.x;
   double total = 0.0, counted = 0.0;
-#pragma unroll 4
-  for (int64_t row = threadIdx.x; MEAN && row < M; row += 1024) {  // before the wait: the launch before has waited for whoever wrote these
+#pragma unroll 8
+  for (int64_t row = thread; MEAN && row < M; row += threads) {  // before the wait: the launch before has waited for who wrote these
     const int64_t target = targets[row * target_step];
     if (is_read(target, V, ignore_index)) counted += static_cast<double>(weights.at(target));
   }
   if (MEAN) counted = ak::block_reduce<ak::Sum>(counted, 0.0, room + 32);
   ak::wait_for_previous_launch();
-#pragma unroll 4
-  for (int64_t row = threadIdx.x; row < M; row += 1024) total += static_cast<double>(sums[row]);
+  uint4 v[4];
+  const ak::Stream<float> losses(sums, M);
+  if (M > 0) losses.load(v, 0, thread, threads, 0.0f);
+  losses.each<false>(v, 0, 4 * threads, thread, threads, 0.0f, [&](const uint4(&v)[4], int64_t) {
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      float values[4];
+      ak::unpack<float>(v[k], values);
+      total += (static_cast<double>(values[0]) + static_cast<double>(values[1])) +
+               (static_cast<double>(values[2]) + static_cast<double>(values[3]));
+    }
+  });
   total = ak::block_reduce<ak::Sum>(total, 0.0, room);
   if (MEAN) total /= counted;
-  if (threadIdx.x == 0) *loss = ak::from_float<T>(static_cast<float>(total));
+  if (thread == 0) *loss = ak::from_float<T>(static_cast<float>(total));
 }

@@ -45,17 +45,17 @@ args   = ["x", "out", "index", "N", "x.stride(0)", "out.stride(0) + index.stride
 when = "INNER == 1 && x.stride(1) == 1"
 [[variant.launch]]
 kernel = "reduce_row_parts"
-grid   = ["min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), cdiv(BLOCKS * sm_count, OUTER)) * OUTER"]
+grid   = ["min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), cdiv(BLOCKS * sm_count, max(1, OUTER))) * OUTER"]
 block  = ["THREADS"]
 overlap = true
 args   = ["x", "parts", "N", "x.stride(0)",
-          "min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), cdiv(BLOCKS * sm_count, OUTER))"]
+          "min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), cdiv(BLOCKS * sm_count, max(1, OUTER)))"]
 [[variant.launch]]
 kernel = "reduce_parts_of_rows"
 grid   = ["OUTER"]
-block  = ["THREADS"]
+block  = ["128"]
 overlap = true
-args   = ["parts", "out", "index", "min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), cdiv(BLOCKS * sm_count, OUTER))",
+args   = ["parts", "out", "index", "min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), cdiv(BLOCKS * sm_count, max(1, OUTER)))",
           "N", "out.stride(0) + index.stride(0)"]
 
 # Across rows that lie one after the other.
@@ -363,15 +363,15 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   if (threadIdx.x == 0) parts[blockIdx.x] = total;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
-    reduce_parts_of_rows(const Total* parts, T* __restrict__ out, int64_t* __restrict__ index, int64_t parts_of_row, int64_t N,
-                         int64_t out_step) {
+/// A small block: it waits where the blocks before it leave room.
+extern "C" __global__ void __launch_bounds__(128) reduce_parts_of_rows(const Total* parts, T* __restrict__ out, int64_t* __restrict__ index,
+                                                                       int64_t parts_of_row, int64_t N, int64_t out_step) {
   __shared__ Total room[32];
   ak::wait_for_previous_launch();
   ak::let_next_launch_begin();
   Total total = nothing();
-#pragma unroll 4
-  for (int64_t part = threadIdx.x; part < parts_of_row; part += THREADS) total = Join::join(total, parts[blockIdx.x * parts_of_row + part]);
+#pragma unroll 8
+  for (int64_t part = threadIdx.x; part < parts_of_row; part += 128) total = Join::join(total, parts[blockIdx.x * parts_of_row + part]);
   total = ak::block_reduce<Join>(total, nothing(), room);
   if (threadIdx.x == 0) write(total, N, out, index, blockIdx.x * out_step);
 }
