@@ -17,7 +17,7 @@ require = ["VECTORS * THREADS <= 8192",                                         
 
 [scratch.parts]                               # results of the parts of a split reduction, each of 8 bytes or of 16 with its place
 dtype = "int64"
-shape = ["max(OUTER + BLOCKS * sm_count, cdiv(N, DEPTH) * OUTER * INNER) * (OP == 4 || OP == 5 ? 2 : 1)"]
+shape = ["(INNER == 1 ? OUTER + BLOCKS * sm_count : cdiv(N, DEPTH) * OUTER * INNER) * (OP == 4 || OP == 5 ? 2 : 1)"]
 
 # Along short rows: a warp holds one or several.
 [[variant]]
