@@ -21,6 +21,7 @@ class Bundle:
         self.directory = directory
         self.task = content["task"]
         self.backend = content["backend"]
+        self.kernel_file, self.module, self.architecture = content["kernel_file"], content["module"], content["architecture"]
         self.device = _DEVICES.get(self.backend, self.backend)
         self.us = float(content["us"])
         self.replaces_us = float(content["replaces_us"])
@@ -118,6 +119,15 @@ def taken_out(root):
         return ()
     with open(path, encoding="utf-8") as file:
         return [entry["task"] for entry in json.load(file).get("taken_out", ())]
+
+
+def chosen_rest(root=None):
+    """How what is not replaced runs fastest, as the verification of the run found."""
+    path = os.path.join(root or data_directory(), "verification.json")
+    if not os.path.exists(path):
+        return "inductor"
+    with open(path, encoding="utf-8") as file:
+        return json.load(file).get("rest") or "inductor"
 
 
 def best_disjoint(weighted):

@@ -6,7 +6,6 @@
 #include "compile/cpp_compiler.h"
 #include "compile/cuda_compiler.h"
 #include "core/error.h"
-#include "core/file.h"
 #include "device/cuda/facts.h"
 #include "judge/judge_process.h"
 
@@ -17,8 +16,7 @@ std::filesystem::path headers() { return home_directory() / "kernels" / "include
 
 }  // namespace
 
-std::unique_ptr<compile::Compiler> make_compiler(const std::string& backend) {
-  const std::filesystem::path cache = cache_directory() / "compile";
+std::unique_ptr<compile::Compiler> make_compiler(const std::string& backend, const std::filesystem::path& cache) {
   if (backend == "cpu") return std::make_unique<compile::CppCompiler>(compile::CppCompiler::find(headers(), cache));
   return std::make_unique<compile::CudaCompiler>(judge::judge_beside_program(), compile::CudaToolkit::find(), headers(), cache,
                                                  compile::cuda_target(device::cuda::architecture(0)));
