@@ -5,16 +5,6 @@
 
 namespace ak {
 
-/// Elements [begin, end) of `v`, and `fill` instead of the others.
-template <class E>
-__device__ __forceinline__ uint4 keep_between(const uint4& v, float fill, int begin, int end) {
-  float values[lanes<E>];
-  unpack<E>(v, values);
-#pragma unroll
-  for (int e = 0; e < lanes<E>; ++e) values[e] = begin <= e && e < end ? values[e] : fill;
-  return pack<E>(values);
-}
-
 /// `count` elements from `first` on, as the aligned vectors that hold them: the first and the last may hold others, too.
 template <class E>
 struct Stream {
@@ -46,7 +36,7 @@ struct Stream {
 #pragma unroll
     for (int k = 0; k < K; ++k) {
       const int begin = (k * threads + thread) * L;
-      if (begin < first || begin + L > last) v[k] = keep_between<E>(v[k], fill, first - begin, last - begin);
+      if (begin < first || begin + L > last) v[k] = keep_range<E>(v[k], splat<E>(fill), first - begin, last - begin);
     }
   }
 
