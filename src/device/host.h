@@ -28,6 +28,7 @@ struct Outcome {
   std::string text;
   int signal = 0;
   double us = 0;         // of a launch, on the judge's clock; the median where it was repeated
+  double second_us = 0;  // the same on a clock of another make, what it costs taken off; 0: there is none
   double waited_us = 0;  // of it, for how long threads of host and judge together were ready to run and had no CPU
 
   bool ok() const { return kind == Kind::done; }

@@ -36,6 +36,8 @@ class Bench {
   /// errors: none; a host that does not finish is a finding.
   std::optional<Finding> launch(int workers, Look look = Look::few, int repeats = 1);
   double last_us() const { return last_us_; }
+  /// On a clock of another make; 0 where there is none.
+  double last_second_us() const { return last_second_us_; }
   /// How long the launch's threads waited for a CPU: other work on the machine disturbed it.
   double last_waited_us() const { return last_waited_us_; }
 
@@ -102,7 +104,7 @@ class Bench {
   int64_t total_bytes_ = 0;
   std::string hash_at_end_;  // where all elements were looked at
   uint64_t sample_seed_ = 0;
-  double last_us_ = 0, last_waited_us_ = 0, timeout_seconds_ = 10;
+  double last_us_ = 0, last_second_us_ = 0, last_waited_us_ = 0, timeout_seconds_ = 10;
 };
 
 }  // namespace ak::judge

@@ -20,6 +20,8 @@ constexpr double patience = 4;                                         // times 
 constexpr double most_repeats = 16, repeated_us = 2000;                // of a launch, where the device has its own clock
 constexpr size_t alone_least = 7, alone_most = 60;
 constexpr double alone_precision = 0.02;
+// docs/measurements/2026-11-30-h200.md: the difference of the two clocks is constant to 0.1 us there, both tick in steps of 32 ns.
+constexpr double tolerated_disagreement_us = 0.5, tolerated_disagreement_share = 0.02;
 
 double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -58,7 +60,32 @@ std::vector<double> times_of(const std::vector<Sample>& samples, bool only_clean
   return times;
 }
 
+double second_clock_us(const std::vector<Sample>& samples) {
+  std::vector<double> times;
+  for (const Sample& sample : samples) times.push_back(sample.second_us);
+  return median(times);
+}
+
 }  // namespace
+
+std::optional<Finding> disagreement(const std::vector<Sample>& samples) {
+  std::vector<double> differences, times;
+  for (const Sample& sample : samples) {
+    if (sample.second_us == 0) continue;
+    differences.push_back(sample.second_us - sample.us);
+    times.push_back(sample.us);
+  }
+  if (differences.empty()) return std::nullopt;
+  const double allowed = tolerated_disagreement_us + tolerated_disagreement_share * median(times);
+  const Interval interval = median_interval(differences, winner_error);
+  if (interval.low <= allowed && interval.high >= -allowed) return std::nullopt;
+  return Finding{Verdict::clock_disagrees,
+                 {{"message", "two clocks tell different times of the same launches"},
+                  {"us", median(times)},
+                  {"second_clock_us", second_clock_us(samples)},
+                  {"allowed_us", allowed}},
+                 {}};
+}
 
 bool is_clean(double us, double waited_us) { return waited_us <= tolerated_wait_us + tolerated_wait_share * us; }
 
@@ -95,6 +122,7 @@ std::optional<Finding> PairedTimer::sample(Bench& bench, std::vector<Sample>& sa
   for (int attempt = 0; attempt < most_attempts; ++attempt) {
     if (auto finding = launch_once(bench, launches, attempt == 0 && samples.size() % 8 == 0)) return finding;
     sample.us = bench.last_us();
+    sample.second_us = bench.last_second_us();
     sample.clean = is_clean(sample.us, bench.last_waited_us());
     if (sample.clean || sample.us > longest_repeated_us) break;
   }
@@ -138,7 +166,10 @@ Timing PairedTimer::compare(Bench& candidate, Bench& incumbent, const TimingRule
     const double elapsed = seconds_now() - start;
     const bool last = candidates.size() >= most_pairs ||
                       (candidates.size() >= first_look_pairs && elapsed > rules.maximum_seconds * (enough ? 1 : patience));
-    if (conclude(candidates, incumbents, rules, last, timing) || last) return timing;
+    if (!conclude(candidates, incumbents, rules, last, timing) && !last) continue;
+    timing.second_clock_us = second_clock_us(candidates);
+    if (timing.faster) timing.failure = disagreement(candidates);
+    return timing;
   }
 }
 
@@ -158,6 +189,8 @@ Timing PairedTimer::measure(Bench& candidate, const TimingRules& rules) {
   }
   if (timing.samples_us.size() < alone_least) timing.samples_us = times_of(samples, false);
   timing.disturbed = static_cast<int>(samples.size() - timing.samples_us.size());
+  timing.second_clock_us = second_clock_us(samples);
+  timing.failure = disagreement(samples);
   return timing;
 }
 

@@ -39,6 +39,7 @@ CaseData load_case(const Json& arguments) {
 
 Json evidence_of(const Timing& timing) {
   Json evidence = {{"samples_us", timing.samples_us}, {"disturbed", timing.disturbed}};
+  if (timing.second_clock_us != 0) evidence["second_clock_us"] = timing.second_clock_us;
   if (timing.incumbent_samples_us.empty()) return evidence;
   evidence["incumbent_samples_us"] = timing.incumbent_samples_us;
   evidence["speedup"] = timing.speedup;

@@ -152,6 +152,7 @@ Outcome Host::run(const std::vector<Launch>& launches, double timeout_seconds, c
   if (moments.at_end) moments.at_end();
   Outcome outcome;
   outcome.us = timed.us;
+  outcome.second_us = timed.second_us;
   return outcome;
 }
 
