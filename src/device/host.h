@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/kernel_use.h"
 #include "kernel/launch_plan.h"
 
 namespace ak::device {
@@ -69,6 +70,9 @@ class Host {
   virtual Outcome prepare(double timeout_seconds) = 0;
   /// The launches on `workers` threads, where the device has such.
   virtual Outcome launch(int workers, double timeout_seconds, const Moments& moments = {}) = 0;
+
+  /// What the launches of the installed plan take, each kernel and size of block once; nothing where the device does not say.
+  virtual std::vector<KernelUse> uses() const { return {}; }
 
   virtual int workers() const = 0;
   virtual bool alive() const = 0;

@@ -52,6 +52,8 @@ class Bench {
   /// The same of all elements, unless few were looked at, after a moment in which an honest host does nothing.
   std::optional<Finding> check_finished_later() const;
 
+  /// Of the device's multiprocessors, where it has such.
+  std::vector<device::KernelUse> uses() const { return host_.uses(); }
   /// Memory that the candidate was given, inputs included.
   int64_t total_bytes() const { return total_bytes_; }
   int workers() const { return host_.workers(); }

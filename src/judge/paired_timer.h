@@ -62,7 +62,7 @@ class PairedTimer {
 
   /// A B B A until the interval decides. Both benches are placed and warm.
   Timing compare(Bench& candidate, Bench& incumbent, const TimingRules& rules);
-  /// The candidate alone, until its median is known within 2 %.
+  /// The candidate alone, at other addresses every few samples, until its median is known within 1 %.
   Timing measure(Bench& candidate, const TimingRules& rules);
   /// Launches that look like those that were timed, whose end is seen at the very moment: whether the outputs are complete then.
   std::optional<Finding> watch(Bench& bench, int launches);

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "device/cuda/cubin.h"
 
 namespace ak::device::cuda {
 namespace {
@@ -37,8 +38,7 @@ Context::Context(int index, const std::filesystem::path& builtin) {
   check(cuda.cuDeviceGet(&device_, index), "find the device");
   check(cuda.cuCtxCreate(&context_, 0, device_), "make a context");
   check(cuda.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "make a stream");
-  const std::string image = read_file(builtin);
-  check(cuda.cuModuleLoadData(&builtin_, image.data()), "load the judge's own kernels");
+  builtin_ = load_module(read_file(builtin));
   CUdeviceptr flops = 0;
   size_t size = 0;
   check(cuda.cuModuleGetGlobal(&flops, &size, builtin_, "builtin_flops_a_round"), "find the judge's own constants");
