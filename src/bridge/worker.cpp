@@ -93,7 +93,8 @@ std::map<std::string, BaselineTimes> Worker::baseline(const BaselineRequest& wan
                                            {"seed", wanted.seed},
                                            {"kinds", wanted.kinds},
                                            {"rounds", wanted.rounds},
-                                           {"flush_bytes", wanted.flush_bytes}});
+                                           {"flush_bytes", wanted.flush_bytes},
+                                           {"device", or_null(wanted.device)}});
   return typed("baseline", result, [](const Json& json) {
     std::map<std::string, BaselineTimes> times;
     for (const auto& [kind, entry] : json.at("kinds").items()) {

@@ -70,6 +70,7 @@ struct BaselineRequest {
   int64_t seed = 0;
   std::vector<std::string> kinds = {"eager", "library", "compile"};
   int64_t rounds = 20, flush_bytes = 0;
+  std::string device;  // empty: the loaded model's
 };
 
 /// Samples of one kind of baseline, or why there are none.

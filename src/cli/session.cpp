@@ -56,15 +56,13 @@ const graph::Families& Session::families() {
 
 bridge::Worker& Session::worker() {
   if (worker_) return *worker_;
-  progress_.phase("start PyTorch and load the model");
+  progress_.phase(run_.request().is_suite() ? "start PyTorch" : "start PyTorch and load the model");
   worker_ = std::make_unique<bridge::ProcessWorker>(bridge::WorkerOptions{.log = file("worker.log")});
   worker_->set_progress([this](const std::string& text, int64_t done, int64_t total) { progress_.phase_progress(text, done, total); });
   const store::RunRequest& request = run_.request();
-  const bridge::LoadedModel loaded = worker_->load({.model = request.model,
-                                                    .input_shape = request.input_shape,
-                                                    .dtype = request.dtype,
-                                                    .device = is_null_device() ? "cpu" : request.device,
-                                                    .seed = request.seed});
+  if (request.is_suite()) return *worker_;
+  const bridge::LoadedModel loaded = worker_->load(
+      {.model = request.model, .input_shape = request.input_shape, .dtype = request.dtype, .device = torch_device(), .seed = request.seed});
   for (const std::string& warning : loaded.warnings) progress_.note(warning);
   return *worker_;
 }
@@ -86,7 +84,7 @@ judge::Judge& Session::judge_of(const std::string& task) {
   if (is_null_device()) {
     judge_ = std::make_unique<judge::NullJudge>();
   } else {
-    if (!fixtures_) fixtures_ = std::make_unique<WorkerFixtures>([this]() -> bridge::Worker& { return worker(); });
+    if (!fixtures_) fixtures_ = std::make_unique<WorkerFixtures>([this]() -> bridge::Worker& { return worker(); }, torch_device());
     judge_ = std::make_unique<judge::ProcessJudge>(run_.task(task), judge_process(), compiler(), *fixtures_);
   }
   judge_task_ = task;

@@ -100,6 +100,11 @@ std::shared_ptr<Instance> make_cpu_instance(const Bundle& bundle, CallSite site,
   return std::make_shared<CpuInstance>(std::move(site), plan, std::move(module), workers, weights_of(bundle.task));
 }
 
+Bindings gpu_facts(int index, const Surroundings& surroundings) {
+  const PrimaryContext context(index, surroundings.driver());
+  return device::cuda::facts(context.device(), surroundings.driver());
+}
+
 std::shared_ptr<Instance> make_cuda_instance(const Bundle& bundle, CallSite site, const Surroundings& surroundings) {
   const device::cuda::Driver& driver = surroundings.driver();
   auto context = std::make_unique<PrimaryContext>(*site.gpu, driver);
@@ -121,6 +126,16 @@ std::shared_ptr<Instance> make_instance(const Bundle& bundle, const std::string&
 }
 
 }  // namespace
+
+std::string plan_of_bundle(const std::string& bundle_directory, const std::string& call_json, const Surroundings& surroundings) {
+  const Bundle bundle = read_bundle(bundle_directory);
+  const CallSite site = parse_call_site(call_json);
+  require_in_workload(bundle, site.binding);
+  const Bindings facts = site.gpu ? gpu_facts(*site.gpu, surroundings) : Bindings{{"workers", surroundings.threads()}};
+  Json plan = kernel::to_json(plan_of(bundle, site, facts));
+  plan["macros"] = kernel::macros(kernel::KernelFile::read(bundle.directory / bundle.kernel_file), bundle.task, bundle.point);
+  return plan.dump();
+}
 
 int64_t Registry::open(const std::string& bundle_directory, const std::string& call_json, const Surroundings& surroundings) {
   const Bundle bundle = read_bundle(bundle_directory);
