@@ -5,7 +5,7 @@ import os
 import time
 
 import pytest
-from conftest import Program
+from conftest import TINY_MODEL, Program
 
 PYTHON = "/usr/bin/python3"  # of the system: that is what an agent may read
 pytestmark = pytest.mark.skipif(not os.path.exists(PYTHON), reason="there is no Python in /usr/bin")
@@ -125,7 +125,9 @@ def test_scripted_agent_ends_with_the_right_incumbent_and_rows(tmp_path):
     assert seen["secret"] is None
     found = dict(seen["found"])
     pid_one = found.pop("/proc/1/environ")
-    assert "a key of ours" not in pid_one and set(found.values()) == {"FileNotFoundError"}, found
+    assert "a key of ours" not in pid_one
+    assert all(text.startswith("FileNotFoundError") for text in found.values()), found  # what it then writes there is in its own /tmp
+    assert program.model.read_text() == TINY_MODEL and (program.run_dir / "results.tsv").read_text().splitlines() == rows
     assert len(seen["processes"]) <= 4, seen["processes"]
 
 
