@@ -47,6 +47,7 @@ Json request_of(const Options& options) {
           {"backend", settled_backend(options.request.backend)},
           {"precision", settled_dtype(options.request.dtype)},
           {"experiments", options.experiments.value_or(default_experiments)},
+          {"evaluation_s", asked.evaluation_s},
           {"program", fs::read_symlink("/proc/self/exe").string()},
           {"json", options.json}};
 }

@@ -101,7 +101,7 @@ def _allocate():
 
 
 def _die():
-    os.abort()
+    os.kill(os.getpid(), 11)
 
 
 @pytest.mark.parametrize("function, failed", [(_allocate, "out_of_memory"), (_die, "died"), (lambda: 1 / 0, "error"), (lambda: __import__("time").sleep(60), "timed_out")])
