@@ -12,6 +12,7 @@
 #include "cli/judge_rate.h"
 #include "cli/opened.h"
 #include "cli/self_test.h"
+#include "cli/solution.h"
 #include "cli/steps.h"
 #include "cli/suite.h"
 #include "core/error.h"
@@ -164,6 +165,7 @@ Exit next(Options& options) {
 
 Exit bench(Options& options) {
   if (options.self_test) return self_test(options);
+  if (!options.solution.empty()) judge_solution(options);
   if (options.judge_rate) return judge_rate(options);
   if (!options.suite.empty()) return bench_suite(options);
   const std::filesystem::path directory = existing_directory(options);

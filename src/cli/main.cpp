@@ -113,14 +113,19 @@ struct CommandLine {
     CLI::Option* task = what.add_option("TASK", options.task, "a task of the run, or the beginning of its name");
     what.add_flag("--self-test", options.self_test, "judge the planted candidates of playbook/self_test and their honest twins");
     what.add_flag("--judge-rate", options.judge_rate, "judgements an hour, how far repeated ones agree, and copies on the judge's clock");
+    CLI::Option* solution = what.add_option("--solution", options.solution, "judge a Python file with a class ModelNew; of lower trust");
     add_suite(bench, what);
     what.require_option(1);
+    CLI::Option* reference =
+        bench.add_option("--reference", options.reference, "the Python file with Model, get_inputs and get_init_inputs")->needs(solution);
+    solution->needs(reference);
     bench.add_option("--device", options.request.device, "without a task: cpu, cuda or auto")->excludes(task);
     bench
         .add_option("--minutes", options.minutes,
                     "of the judge's rate: how long the search feeds it (default 1); of the suite: baselines and all (default 10)")
         ->check(more_than_zero)
         ->excludes(task);
+    bench.add_option("--rounds", options.rounds, "timed calls of a solution; 0: correctness only")->needs(solution)->check(not_negative);
     bench.add_option("--note", options.note, "what was changed, and why");
     bench.add_option("--tune", options.tune, "let the search turn the file's tunables for so many trials")->check(not_negative);
     add_common(bench, options);

@@ -25,7 +25,7 @@ struct Options {
   std::optional<double> minutes;
   std::optional<int64_t> experiments;
   int64_t top = 12, rounds = 25, tune = 0;
-  std::string task, note;
+  std::string task, note, solution, reference;
   KernelbenchOptions kernelbench;
   std::string suite;  // bench
   graph::SuiteFilter rows;
