@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from conftest import ROOT
 from kernelbench_checkout import renamed, write_checkout
 
 from autokernel.kernelbench.run_directory import RunDirectory, read_json, write_text
@@ -29,7 +30,7 @@ def ask(checkout, tmp_path):
         request = {"verb": verb, "source": str(checkout), "level": "1", "problems": problems, "run_dir": str(tmp_path / "run"), "backend": "cpu",
                    "precision": "float32", "experiments": 1, "program": "", "evaluation_s": evaluation_s, "json": True}
         command = [sys.executable, "-m", "autokernel.kernelbench", json.dumps(request)]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "python")}
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
         assert done.returncode == 0, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]

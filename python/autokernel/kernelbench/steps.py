@@ -155,7 +155,7 @@ def _search(run, problem, options):
                "--experiments", str(options.experiments), "--rounds", "0", "--json", "--run-dir", run.file(problem.level, problem.number, "run")]
     seconds = _SEARCH_S + _SEARCH_S_PER_EXPERIMENT * options.experiments
     with open(_log(run, problem), "a", encoding="utf-8") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True)
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True, preexec_fn=isolate.die_with_parent)
         try:
             output, _ = process.communicate(timeout=seconds)
         except BaseException as error:  # Ctrl-C too: the search ends, and keeps what it has
