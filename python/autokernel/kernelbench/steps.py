@@ -238,7 +238,7 @@ def _kb(run, problem, options):
         solution = file.read()
     build = run.file(problem.level, problem.number, "build")
     os.makedirs(build, exist_ok=True)
-    backend = "triton" if options.backend in ("triton", "both") or "@triton.jit" in solution else "cuda"
+    backend = "triton" if "@triton.jit" in solution else "cuda"
     arguments = (problem.source(), solution, options.device, options.precision, backend, build)
     answer = _isolated(run, problem, protocol.evaluate, arguments, options.evaluation_s)
     if "result" in answer:
