@@ -2,6 +2,7 @@
 #include "runtime/cuda_module.h"
 
 #include "core/error.h"
+#include "device/cuda/cubin.h"
 #include "device/cuda/facts.h"
 #include "device/cuda/launch.h"
 
@@ -44,9 +45,10 @@ DeviceMemory::~DeviceMemory() {
 }
 
 CudaModule::CudaModule(const std::string& image, const PrimaryContext& context)
-    : context_(context), driver_(context.driver()), shared_per_block_(facts(context.device(), driver_).at("shared_per_block")) {
-  check(driver_.cuModuleLoadData(&module_, image.data()), "load a kernel", driver_);
-}
+    : context_(context),
+      driver_(context.driver()),
+      shared_per_block_(facts(context.device(), driver_).at("shared_per_block")),
+      module_(device::cuda::load_module(image, driver_)) {}
 
 CudaModule::~CudaModule() {
   if (context_.enter() != CUDA_SUCCESS) return;
