@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 from conftest import PROGRAM, ROOT
@@ -118,7 +119,7 @@ def test_a_search_that_was_killed_goes_on(bench):
     with bench.start("kernelbench", "solve", *where, "--experiments", "400", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         journal = bench.run_dir / "level1" / "problems" / "001" / "run" / "journal.jsonl"
         while process.poll() is None and (not journal.exists() or '"type":"trial"' not in journal.read_text()):
-            pass
+            time.sleep(0.1)
         process.kill()
     before = journal.read_text().count('"type":"trial"')
     (result,) = kernelbench(bench, "solve", "--experiments", str(before + 1))
