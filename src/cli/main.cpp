@@ -66,6 +66,9 @@ void add_kernelbench(CLI::App& command, Options& options) {
   command.add_option("--backend", options.request.backend, "of the kernels: cpu, cuda, triton, both or auto")->capture_default_str();
   command.add_option("--dtype", options.request.dtype, "float32, float16 or bfloat16")->capture_default_str();
   command.add_option("--experiments", options.experiments, "trials of the search for each problem (default 100)")->check(not_negative);
+  command.add_option("--timeout", options.kernelbench.evaluation_s, "seconds that one evaluation may take, as the benchmark has it")
+      ->capture_default_str()
+      ->check(more_than_zero);
 }
 
 void add_state(CLI::App& command, Options& options) {

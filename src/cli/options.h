@@ -13,6 +13,7 @@ namespace ak::cli {
 /// What only `kernelbench` reads.
 struct KernelbenchOptions {
   std::string verb, source, level, problems;
+  int64_t evaluation_s = 180;  // the benchmark's own limit
 };
 
 /// Options of all commands; each command reads its own.
