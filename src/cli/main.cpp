@@ -87,6 +87,9 @@ void add_kernelbench(CLI::App& command, Options& options) {
   command.add_option("--backend", options.request.backend, "of the kernels: cpu, cuda, triton, both or auto")->capture_default_str();
   command.add_option("--dtype", options.request.dtype, "float32, float16 or bfloat16")->capture_default_str();
   command.add_option("--experiments", options.experiments, "trials of the search for each problem (default 100)")->check(not_negative);
+  command.add_option("--timeout", options.kernelbench.evaluation_s, "seconds that one evaluation may take, as the benchmark has it")
+      ->capture_default_str()
+      ->check(more_than_zero);
 }
 
 void add_state(CLI::App& command, Options& options) {
@@ -136,7 +139,8 @@ struct CommandLine {
     CLI::App& bench = add("bench", "judge the edited kernel file of a task; keep or revert it", ak::cli::bench);
     auto& what = *bench.add_option_group("what");
     CLI::Option* task = what.add_option("TASK", options.task, "a task of the run, or the beginning of its name");
-    what.add_flag("--self-test", options.self_test, "judge the planted candidates of playbook/self_test and their honest twins");
+    CLI::Option* self_test =
+        what.add_flag("--self-test", options.self_test, "judge the planted candidates of playbook/self_test and their honest twins");
     what.add_flag("--judge-rate", options.judge_rate, "judgements an hour, how far repeated ones agree, and copies on the judge's clock");
     CLI::Option* solution = what.add_option("--solution", options.solution, "judge a Python file with a class ModelNew; of lower trust");
     add_suite(bench, what);
@@ -151,6 +155,11 @@ struct CommandLine {
                     "of the judge's rate: how long the search feeds it (default 1); of the suite: baselines and all (default 10)")
         ->check(more_than_zero)
         ->excludes(task);
+    bench
+        .add_option("--crashes", options.crashes,
+                    "instead of each pair once: so many crashes, hangs and memory hogs in a row, and what they leave")
+        ->needs(self_test)
+        ->check(not_negative);
     bench.add_option("--rounds", options.rounds, "timed calls of a solution; 0: correctness only")->needs(solution)->check(not_negative);
     bench.add_option("--note", options.note, "what was changed, and why");
     bench.add_option("--tune", options.tune, "let the search turn the file's tunables for so many trials")->check(not_negative);

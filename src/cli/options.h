@@ -14,6 +14,7 @@ namespace ak::cli {
 /// What only `kernelbench` reads.
 struct KernelbenchOptions {
   std::string verb, source, level, problems;
+  int64_t evaluation_s = 180;  // the benchmark's own limit
 };
 
 /// Options of all commands; each command reads its own.
@@ -25,7 +26,7 @@ struct Options {
   bool fresh = false, json = false, self_test = false, judge_rate = false;
   std::optional<double> minutes;
   std::optional<int64_t> experiments;
-  int64_t top = 12, rounds = 25, tune = 0;
+  int64_t top = 12, rounds = 25, tune = 0, crashes = 0;
   std::string task, note, solution, reference;
   KernelbenchOptions kernelbench;
   std::string suite;  // bench
