@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "bridge/python.h"
 #include "core/error.h"
@@ -196,6 +197,10 @@ std::optional<Json> ProcessWorker::attempt(const std::string& verb, const Json& 
       end();
       throw Error("the PyTorch worker was silent for " + seconds(silence) + " in " + verb + " and was stopped" + log_tail(), see_log());
     }
+    if (message.contains("error") && message.at("error").value("ends", false)) {
+      last_words_ = message.at("error").value("message", std::string("it cannot go on"));
+      return std::nullopt;
+    }
     if (!message.contains("progress")) return message;
     const Json& progress = message.at("progress");
     report(progress.value("text", std::string()), progress.value("done", int64_t{0}), progress.value("total", int64_t{0}));
@@ -213,6 +218,7 @@ std::string ProcessWorker::end() {
   channel_.reset();
   const auto status = process_->wait(100ms);
   process_.reset();
+  if (!last_words_.empty()) return std::exchange(last_words_, {});
   return status ? status->text() : "stopped by us";
 }
 

@@ -66,6 +66,14 @@ void add_kernelbench(CLI::App& command, Options& options) {
   command.add_option("--backend", options.request.backend, "of the kernels: cpu, cuda, triton, both or auto")->capture_default_str();
   command.add_option("--dtype", options.request.dtype, "float32, float16 or bfloat16")->capture_default_str();
   command.add_option("--experiments", options.experiments, "trials of the search for each problem (default 100)")->check(not_negative);
+  command.add_option("--timeout", options.kernelbench.evaluation_s, "seconds that one evaluation may take, as the benchmark has it")
+      ->capture_default_str()
+      ->check(more_than_zero);
+}
+
+void add_state(CLI::App& command, Options& options) {
+  command.add_option("--state", options.state_file,
+                     "go on from this file where it is there, and write it: at most 16 MiB, enough for another machine of the kind");
 }
 
 struct CommandLine {
@@ -87,6 +95,7 @@ struct CommandLine {
     CLI::App& run = add("run", "the whole job: profile, extract, search, put back, verify, report; resumes where it was", ak::cli::run);
     add_request(run, options);
     add_budget(run, options);
+    add_state(run, options);
     run.add_option("--top", options.top, "at most so many tasks")->capture_default_str()->check(more_than_zero);
     run.add_option("--rounds", options.rounds, "measurements of each variant of the model at the end; 0: the model is not verified")
         ->capture_default_str()
@@ -108,10 +117,12 @@ struct CommandLine {
     CLI::App& bench = add("bench", "judge the edited kernel file of a task; keep or revert it", ak::cli::bench);
     auto& what = *bench.add_option_group("what");
     CLI::Option* task = what.add_option("TASK", options.task, "a task of the run, or the beginning of its name");
-    what.add_flag("--self-test", options.self_test, "judge the planted candidates of playbook/self_test and their honest twins");
+    CLI::Option* self_test =
+        what.add_flag("--self-test", options.self_test, "judge the planted candidates of playbook/self_test and their honest twins");
     what.add_flag("--judge-rate", options.judge_rate, "judgements an hour, how far repeated ones agree, and copies on the judge's clock");
     CLI::Option* solution = what.add_option("--solution", options.solution, "judge a Python file with a class ModelNew; of lower trust");
     add_suite(bench, what);
+    add_state(bench, options);
     what.require_option(1);
     CLI::Option* reference =
         bench.add_option("--reference", options.reference, "the Python file with Model, get_inputs and get_init_inputs")->needs(solution);
@@ -122,6 +133,11 @@ struct CommandLine {
                     "of the judge's rate: how long the search feeds it (default 1); of the suite: baselines and all (default 10)")
         ->check(more_than_zero)
         ->excludes(task);
+    bench
+        .add_option("--crashes", options.crashes,
+                    "instead of each pair once: so many crashes, hangs and memory hogs in a row, and what they leave")
+        ->needs(self_test)
+        ->check(not_negative);
     bench.add_option("--rounds", options.rounds, "timed calls of a solution; 0: correctness only")->needs(solution)->check(not_negative);
     bench.add_option("--note", options.note, "what was changed, and why");
     bench.add_option("--tune", options.tune, "let the search turn the file's tunables for so many trials")->check(not_negative);
@@ -130,6 +146,7 @@ struct CommandLine {
     CLI::App& optimize = add("optimize", "search: all tasks by expected gain, or one", ak::cli::optimize);
     optimize.add_option("TASK", options.task, "only this task");
     add_budget(optimize, options);
+    add_state(optimize, options);
     add_common(optimize, options);
 
     CLI::App& verify = add("verify", "put the winners back into the model and measure the whole", ak::cli::verify);

@@ -13,6 +13,7 @@ namespace ak::cli {
 /// What only `kernelbench` reads.
 struct KernelbenchOptions {
   std::string verb, source, level, problems;
+  int64_t evaluation_s = 180;  // the benchmark's own limit
 };
 
 /// Options of all commands; each command reads its own.
@@ -20,10 +21,11 @@ struct Options {
   store::RunRequest request{.device = "auto", .backend = "auto"};  // run, prepare
   std::string input_shape;                                         // as given: "1,256"
   std::filesystem::path run_directory;                             // empty: the default
+  std::filesystem::path state_file;                                // empty: none
   bool fresh = false, json = false, self_test = false, judge_rate = false;
   std::optional<double> minutes;
   std::optional<int64_t> experiments;
-  int64_t top = 12, rounds = 25, tune = 0;
+  int64_t top = 12, rounds = 25, tune = 0, crashes = 0;
   std::string task, note, solution, reference;
   KernelbenchOptions kernelbench;
   std::string suite;  // bench

@@ -9,6 +9,8 @@
 #include "cli/worker_fixtures.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "kernel/launch_plan.h"
+#include "store/state_file.h"
 
 namespace ak::cli {
 namespace {
@@ -16,6 +18,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto judge_timeout = 60s;
+constexpr double state_every_s = 60;
 
 std::atomic<bool> stop_flag = false;  // set by a signal handler, which can reach nothing else
 
@@ -73,8 +76,10 @@ const compile::Compiler& Session::compiler() {
 }
 
 judge::JudgeProcess& Session::judge_process() {
-  if (!judge_process_)
+  if (!judge_process_) {
     judge_process_ = std::make_unique<judge::JudgeProcess>(judge::judge_beside_program(), judge_opening(run_.request().device, compiler()));
+    run_.record_event({{"type", "isolation"}, {"candidates", judge_process_->opened().at("sandbox")}});
+  }
   return *judge_process_;
 }
 
@@ -102,6 +107,29 @@ const search::Settings& Session::settings() {
     settings_->ceilings = measure_ceilings(judge_process());
   }
   return *settings_;
+}
+
+void Session::keep_state(const std::filesystem::path& file) {
+  state_file_ = file;
+  state_saved_ns_ = clock_.now_ns();
+}
+
+void Session::save_state() {
+  if (state_file_.empty()) return;
+  std::vector<std::filesystem::path> modules;
+  for (const std::string& id : run_.task_ids()) {
+    if (is_null_device() || !run_.state(id).incumbent) continue;
+    const kernel::KernelFile file = kernel::KernelFile::read(run_.best_path(id));
+    const compile::Result compiled = compiler().compile({file.text(), kernel::macros(file, run_.task(id), file.defaults())});
+    if (compiled.compiled) modules.push_back(compiled.module);
+  }
+  for (const std::string& left_out : store::write_state(run_.directory(), state_file_, modules))
+    progress_.note(fmt::format("{} are not in {}: it would be too large", left_out, state_file_.string()));
+  state_saved_ns_ = clock_.now_ns();
+}
+
+void Session::save_state_when_due() {
+  if (!state_file_.empty() && clock_.seconds_since(state_saved_ns_) >= state_every_s) save_state();
 }
 
 std::string Session::find_task(const std::string& name) const {
