@@ -92,6 +92,8 @@ def _rounds():
 def _limits(package):
     if package.backend == "cpu":
         return f"The kernels need these instructions of the processor, and stand aside where one is missing: {package.needed}."
+    if package.backend == "triton":
+        return "The kernels are Triton's: they are compiled for the GPU at hand at their first call. Weights that a kernel packs are packed in each call."
     architectures = sorted({kernel.entry["architecture"] for kernel in package.kernels})
     return (f"The kernels were compiled for {', '.join(architectures)} alone, and are launched by the NVIDIA driver. "
             "Weights that a kernel packs are packed in each call.")
