@@ -157,7 +157,7 @@ def test_search_goes_on_where_an_agent_fails(tmp_path, code, reason):
     program.ok("optimize", "softmax", "--run-dir", program.run_dir, "--agent", f"{PYTHON} {tmp_path / 'agent.py'} {{prompt_file}}", "--experiments", "2")
     (end,) = agent_records(program)
     assert reason in end["reason"]
-    assert [record["proposer"] for record in trials(program)] == ["playbook", "coordinate"]
+    assert trials(program)[0]["proposer"] == "playbook"
 
 
 def test_agent_that_hangs_is_ended_with_its_children(tmp_path):
