@@ -31,6 +31,10 @@ class CudaKernel(Kernel):
         self.cubin, self.architecture = cubin, architecture
         self.device, self.launches = None, {}
 
+    def __call__(self, *tensors):
+        with torch.cuda.device(tensors[0].device):  # launches go to the current context
+            return super().__call__(*tensors)
+
     def open(self, device):
         """Load the module where the tensors are."""
         if device == self.device:
@@ -40,12 +44,11 @@ class CudaKernel(Kernel):
             raise RuntimeError(f"this file has machine code for {self.architecture}, and the tensors are on a GPU of {found}")
         self.driver = ctypes.CDLL("libcuda.so.1")
         self.module = ctypes.c_void_p()
-        with torch.cuda.device(device):
-            torch.cuda.current_stream(device).synchronize()  # makes the context
-            image = zlib.decompress(base64.b64decode(self.cubin))
-            self.check(self.driver.cuModuleLoadData(ctypes.byref(self.module), image), "load the kernels")
-            self.launches = {(part, number): Launch(self, launch) for part in ("prepare", "launches") for number, launch in enumerate(self.plan[part])}
-        self.device, self.prepared_for = device, None
+        torch.cuda.current_stream(device).synchronize()  # makes the context
+        image = zlib.decompress(base64.b64decode(self.cubin))
+        self.check(self.driver.cuModuleLoadData(ctypes.byref(self.module), image), "load the kernels")
+        self.launches = {(part, number): Launch(self, launch) for part in ("prepare", "launches") for number, launch in enumerate(self.plan[part])}
+        self.device, self.prepared_for = device, []
 
     def start(self, key, launch, memory):
         self.launches[key].run(memory, self.device)
