@@ -48,7 +48,7 @@ class CudaKernel(Kernel):
         image = zlib.decompress(base64.b64decode(self.cubin))
         self.check(self.driver.cuModuleLoadData(ctypes.byref(self.module), image), "load the kernels")
         self.launches = {(part, number): Launch(self, launch) for part in ("prepare", "launches") for number, launch in enumerate(self.plan[part])}
-        self.device, self.prepared_for = device, []
+        self.device, self.prepared_for = device, None
 
     def start(self, key, launch, memory):
         self.launches[key].run(memory, self.device)

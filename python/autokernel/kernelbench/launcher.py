@@ -11,7 +11,7 @@ class Kernel:
 
     def __init__(self, plan, inputs, outputs, weights):
         self.plan, self.inputs, self.outputs, self.weights = plan, inputs, outputs, weights
-        self.prepared_for, self.prepared = [], {}
+        self.prepared_for, self.prepared = None, {}
         read_by_preparation = {argument.get("scratch") for launch in plan["prepare"] for argument in launch["arguments"]}
         shared = [scratch for scratch in plan["scratch"] if not scratch["per_worker"]]
         self.kept = [scratch for scratch in shared if scratch["name"] in read_by_preparation]
@@ -51,7 +51,7 @@ class Kernel:
 
 def is_prepared(weights, known):
     """Whether these are the weights of the last preparation, not written since."""
-    return len(weights) == len(known) and all(a.data_ptr() == b.data_ptr() and a._version == version for a, (b, version) in zip(weights, known))
+    return known is not None and len(weights) == len(known) and all(a.data_ptr() == b.data_ptr() and a._version == version for a, (b, version) in zip(weights, known))
 
 
 def check_layout(tensor, name, shape, strides, dtype):
