@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 using judge::Verdict;
 
-constexpr int compile_threads = 2, trials_a_twin = 10;
+constexpr int trials_a_twin = 10;
 constexpr double most_growth_mb = 32, most_device_growth_mb = 64;  // caches of the allocator and of the driver
 
 /// The parent of a process; 0 where it is gone.
@@ -127,7 +127,6 @@ Exit crash_series(const Options& options) {
                                              opening);
   };
   auto suite = open();
-  suite->compile_ahead(compile_threads);
   judge_series(*suite, static_cast<int64_t>(deadly_pairs(*suite).size()));
   suite.reset();
   const Holdings before = Holdings::now(device);
