@@ -7,6 +7,7 @@ import types
 import pytest
 import torch
 
+from autokernel.errors import WorkerError
 from autokernel.kernelbench import cpu_launcher, cuda_launcher, launcher, model_new
 
 LAUNCH = {"kernel": "scale", "grid": [3, 2, 1], "block": [128, 1, 1], "cluster": [1, 1, 1], "shared": 0, "overlap": False, "cooperative": False,
@@ -43,6 +44,7 @@ def launch(monkeypatch):
         driver = FakeDriver()
         kernel = types.SimpleNamespace(driver=driver, module=None, check=lambda code, what: None)
         memory = {name: torch.zeros(4) for name in ("x", "out", "sums")}
+        memory["shifted"] = torch.zeros(64)[1:]
         cuda_launcher.Launch(kernel, {**LAUNCH, **changes}).run(memory, None)
         return driver.asked, memory
 
@@ -66,6 +68,17 @@ def test_a_launch_asks_for_shared_memory_clusters_and_overlap(launch):
     asked, _ = launch(shared=100_000, cluster=[16, 1, 1], grid=[32, 1, 1], overlap=True)
     assert asked[1:3] == [("attribute", 8, 100_000), ("attribute", 14, 1)]
     assert asked[3][4] == [4, 6]
+
+
+def test_what_a_launcher_cannot_pack_is_refused(launch):
+    plan = {"launches": [LAUNCH], "prepare": [], "scratch": [], "macros": []}
+    assert model_new._launchable({**plan, "tensor_maps": []}) == plan
+    with pytest.raises(WorkerError, match="tensor_map"):
+        model_new._launchable({**plan, "launches": [{**LAUNCH, "arguments": [{"tensor_map": "of_x"}]}]})
+    asked, _ = launch(arguments=[{"int32": -1}])
+    assert asked[1][5] == [2**64 - 1]  # the kernel reads its lower half
+    with pytest.raises(ValueError, match="multiple of 16"):
+        launch(arguments=[{"tensor": "shifted", "aligned": True}])
 
 
 def test_a_launch_of_no_block_is_none(launch):

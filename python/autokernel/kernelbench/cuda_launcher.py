@@ -12,6 +12,7 @@ MAX_DYNAMIC_SHARED, NON_PORTABLE_CLUSTER = 8, 14  # CUfunction_attribute
 CLUSTER, COOPERATIVE, OVERLAP = 4, 2, 6  # CUlaunchAttributeID
 PORTABLE_CLUSTER_BLOCKS = 8
 DEFAULT_DYNAMIC_SHARED_BYTES = 48 << 10
+ALIGNED_BYTES = 16  # of addresses that a kernel may take to be aligned
 
 
 class Attribute(ctypes.Structure):
@@ -74,7 +75,8 @@ class Launch:
         address = ctypes.addressof(self.values)
         self.pointers = (ctypes.c_void_p * len(self.values))(*(address + 8 * i for i in range(len(self.values))))
         named = [argument.get("tensor", argument.get("scratch")) for argument in launch["arguments"]]
-        self.addresses = [(i, name) for i, name in enumerate(named) if name is not None]
+        units = [ALIGNED_BYTES if argument.get("aligned") else 1 for argument in launch["arguments"]]
+        self.addresses = [(i, name, unit) for i, (name, unit) in enumerate(zip(named, units)) if name is not None]
         self.blocks = launch["grid"][0] * launch["grid"][1] * launch["grid"][2]
         self.allow(launch)
 
@@ -90,8 +92,10 @@ class Launch:
     def run(self, memory, device):
         if self.blocks == 0:
             return
-        for i, name in self.addresses:
+        for i, name, unit in self.addresses:
             self.values[i] = memory[name].data_ptr()
+            if self.values[i] % unit != 0:
+                raise ValueError(f"{name} does not lie at a multiple of {unit} bytes, which this file needs")
         self.config.queue = torch.cuda.current_stream(device).cuda_stream
         self.kernel.check(self.kernel.driver.cuLaunchKernelEx(ctypes.byref(self.config), self.function, self.pointers, None), f"launch {self.name}")
 
@@ -111,4 +115,4 @@ def bits_of(argument):
     """The bytes of a number, as the lowest of 64 bits; 0 for an address, which a call fills in."""
     if "float" in argument:
         return struct.unpack("<I", struct.pack("<f", argument["float"]))[0]
-    return argument.get("int", 0) & (2**64 - 1)
+    return argument.get("int", argument.get("int32", 0)) & (2**64 - 1)
