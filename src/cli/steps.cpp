@@ -129,29 +129,48 @@ double replaced_us(const store::Baseline& baseline) {
   return compiled != baseline.kinds_us.end() ? compiled->second : baseline.eager_us;
 }
 
+/// Of a winner that compiled before.
+fs::path compiled_winner(Session& session, const kernel::Task& task, const judge::Candidate& winner, const kernel::Binding& binding) {
+  const auto source = compile::source_of(winner.file, task, winner.point, binding, session.judge_process().facts());
+  const compile::Result compiled = session.compiler().compile(source);
+  if (!compiled.compiled)
+    throw Error("the winner of " + task.id + " does not compile any more", "see the compiler's message: " + compiled.log);
+  return compiled.module;
+}
+
+/// Triton's modules take tensors to begin at multiples of 16 bytes; this one serves the calls where they do not.
+kernel::Binding unaligned(kernel::Binding binding) {
+  binding.layout = "misaligned";
+  return binding;
+}
+
 void write_bundle(Session& session, const kernel::Task& task, const judge::Candidate& winner, const Confirmation& confirmation) {
   const fs::path directory = session.file("bundles") / task.id;
   const std::string text = winner.file.with_defaults(winner.point);
-  const auto compiled = session.compiler().compile({text, kernel::macros(winner.file, task, winner.point)});
-  if (!compiled.compiled)
-    throw Error("the winner of " + task.id + " does not compile any more", "see the compiler's message: " + compiled.log);
+  const kernel::Backend backend = winner.file.backend();
+  const fs::path compiled = compiled_winner(session, task, winner, task.workload.front());
   fs::create_directories(directory);
-  const std::string module = "kernel" + compiled.module.extension().string();
-  fs::copy_file(compiled.module, directory / module, fs::copy_options::overwrite_existing);
-  write_file(directory / kernel::file_name(winner.file.backend()), text);
+  const std::string module = "kernel" + compiled.extension().string(), unaligned_module = "unaligned" + compiled.extension().string();
+  fs::copy_file(compiled, directory / module, fs::copy_options::overwrite_existing);
+  write_file(directory / kernel::file_name(backend), text);
   write_json(directory / "task.json", kernel::to_json(task));
-  write_json(directory / "bundle.json",
-             {{"schema", "autokernel.bundle/1"},
-              {"task", kernel::to_json(task)},
-              {"kernel_file", kernel::file_name(winner.file.backend())},
-              {"module", module},
-              {"backend", kernel::name_of(winner.file.backend())},
-              {"architecture", winner.file.backend() == kernel::Backend::cuda ? device::cuda::architecture(0) : host_architecture()},
-              {"point", winner.point},
-              {"speedup_vs_best", confirmation.speedup()},
-              {"us", confirmation.kernel_us},
-              {"baseline_us", confirmation.baseline_us},
-              {"replaces_us", replaced_us(*session.run().state(task.id).baseline)}});
+  Json bundle = {{"schema", "autokernel.bundle/1"},
+                 {"task", kernel::to_json(task)},
+                 {"kernel_file", kernel::file_name(backend)},
+                 {"module", module},
+                 {"backend", kernel::name_of(backend)},
+                 {"architecture", backend == kernel::Backend::cpu ? host_architecture() : device::cuda::architecture(0)},
+                 {"point", winner.point},
+                 {"speedup_vs_best", confirmation.speedup()},
+                 {"us", confirmation.kernel_us},
+                 {"baseline_us", confirmation.baseline_us},
+                 {"replaces_us", replaced_us(*session.run().state(task.id).baseline)}};
+  if (backend == kernel::Backend::triton) {
+    fs::copy_file(compiled_winner(session, task, winner, unaligned(task.workload.front())), directory / unaligned_module,
+                  fs::copy_options::overwrite_existing);
+    bundle["unaligned_module"] = unaligned_module;
+  }
+  write_json(directory / "bundle.json", bundle);
 }
 
 /// Why a model has no task, for a person.

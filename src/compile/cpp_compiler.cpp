@@ -82,14 +82,14 @@ CppCompiler CppCompiler::find(const fs::path& include_directory, const fs::path&
               "install g++ 12 or later, or name one in CXX");
 }
 
-ProcessOptions CppCompiler::child(const Source& source, const std::string& module_name, const Limits& limits) const {
+CommandResult CppCompiler::run(const Source& source, const fs::path& directory, const std::string& module_name, const Limits& limits) const {
   std::vector<std::string> arguments = {program_.string()};
   arguments.insert(arguments.end(), std::begin(flags), std::end(flags));
   arguments.push_back("-I" + include_directory_.string());
   for (const auto& [name, value] : source.macros) arguments.push_back("-D" + name + "=" + value);
   arguments.insert(arguments.end(), {"kernel.cpp", "-o", module_name});
   arguments.insert(arguments.end(), std::begin(link_flags), std::end(link_flags));
-  return {.arguments = std::move(arguments), .memory_bytes = limits.memory_bytes};
+  return run_limited({.arguments = std::move(arguments), .memory_bytes = limits.memory_bytes}, limits, directory);
 }
 
 }  // namespace ak::compile

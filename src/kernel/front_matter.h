@@ -36,6 +36,7 @@ class FrontMatter {
   void read_scratch(KernelFile& file) const;
   void read_variants(KernelFile& file) const;
   void read_recipes(KernelFile& file) const;
+  void check_backend(const KernelFile& file, const std::vector<Launch>& launches) const;
 
   const std::string& text_;
   std::string origin_;

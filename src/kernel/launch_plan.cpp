@@ -17,7 +17,8 @@ std::array<int64_t, 3> evaluate3(const std::vector<Expression>& expressions, con
 
 class Concretiser {
  public:
-  Concretiser(const KernelFile& file, const Task& task, const Bindings& names) : file_(file), task_(task), names_(names) {}
+  Concretiser(const KernelFile& file, const Task& task, const Binding& binding, const Bindings& names)
+      : file_(file), task_(task), names_(names), aligned_(file.backend() == Backend::triton && binding.layout != "misaligned") {}
 
   ConcretePlan run() const {
     const Plan& plan = file_.plan(names_);
@@ -54,6 +55,7 @@ class Concretiser {
     result.shared_bytes = launch.shared_bytes ? launch.shared_bytes->evaluate(names_) : 0;
     result.overlap = launch.overlap;
     result.cooperative = launch.cooperative;
+    for (const auto& [name, expression] : launch.constexprs) result.constexprs[name] = expression.evaluate(names_);
     check_extents(launch, result);
     for (const std::string& text : launch.arguments) result.arguments.push_back(argument(text, launch.where));
     return result;
@@ -73,15 +75,15 @@ class Concretiser {
 
   Argument argument(const std::string& text, const std::string& where) const {
     for (const Tensor& tensor : task_.tensors) {
-      if (tensor.name == text) return {tensor.absent ? Argument::Kind::null : Argument::Kind::tensor, text, 0, 0};
+      if (tensor.name == text) return {tensor.absent ? Argument::Kind::null : Argument::Kind::tensor, text, 0, 0, aligned_ && !tensor.absent};
     }
     for (const Scratch& scratch : file_.scratch()) {
-      if (scratch.name == text) return {Argument::Kind::scratch, text, 0, 0};
+      if (scratch.name == text) return {Argument::Kind::scratch, text, 0, 0, file_.backend() == Backend::triton};
     }
     const auto scalar = task_.scalars.find(text);
     if (scalar != task_.scalars.end() && std::holds_alternative<double>(scalar->second))
-      return {Argument::Kind::real, text, 0, std::get<double>(scalar->second)};
-    return {Argument::Kind::integer, {}, Expression::parse(text, where).evaluate(names_), 0};
+      return {Argument::Kind::real, text, 0, std::get<double>(scalar->second), false};
+    return {Argument::Kind::integer, {}, Expression::parse(text, where).evaluate(names_), 0, false};
   }
 
   std::vector<ConcreteScratch> scratch() const {
@@ -101,27 +103,29 @@ class Concretiser {
   const KernelFile& file_;
   const Task& task_;
   const Bindings& names_;
+  const bool aligned_;  // tensors, as far as Triton is told
 };
 
 Json to_json(const Argument& argument) {
   switch (argument.kind) {
-    case Argument::Kind::tensor: return {{"tensor", argument.name}};
-    case Argument::Kind::scratch: return {{"scratch", argument.name}};
+    case Argument::Kind::tensor: return {{"tensor", argument.name}, {"aligned", argument.aligned}};
+    case Argument::Kind::scratch: return {{"scratch", argument.name}, {"aligned", argument.aligned}};
     case Argument::Kind::null: return {{"null", argument.name}};
     case Argument::Kind::integer: return {{"int", argument.integer}};
+    case Argument::Kind::integer32: return {{"int32", argument.integer}};
     case Argument::Kind::real: return {{"float", argument.real}};
   }
   AK_CHECK(false, "every kind of argument has a form");
 }
 
 Argument argument_from_json(const Json& json) {
-  const std::string key = json.begin().key();
-  const Json& value = json.begin().value();
-  if (key == "tensor") return {Argument::Kind::tensor, value, 0, 0};
-  if (key == "scratch") return {Argument::Kind::scratch, value, 0, 0};
-  if (key == "null") return {Argument::Kind::null, value, 0, 0};
-  if (key == "float") return {Argument::Kind::real, {}, 0, value};
-  return {Argument::Kind::integer, {}, json.at("int"), 0};
+  const bool aligned = json.value("aligned", false);
+  if (json.contains("tensor")) return {Argument::Kind::tensor, json["tensor"], 0, 0, aligned};
+  if (json.contains("scratch")) return {Argument::Kind::scratch, json["scratch"], 0, 0, aligned};
+  if (json.contains("null")) return {Argument::Kind::null, json["null"], 0, 0, false};
+  if (json.contains("float")) return {Argument::Kind::real, {}, 0, json["float"], false};
+  if (json.contains("int32")) return {Argument::Kind::integer32, {}, json["int32"], 0, false};
+  return {Argument::Kind::integer, {}, json.at("int"), 0, false};
 }
 
 Json to_json(const std::vector<ConcreteLaunch>& launches) {
@@ -136,6 +140,7 @@ Json to_json(const std::vector<ConcreteLaunch>& launches) {
                     {"shared", launch.shared_bytes},
                     {"overlap", launch.overlap},
                     {"cooperative", launch.cooperative},
+                    {"image", launch.image},
                     {"arguments", std::move(arguments)}});
   }
   return list;
@@ -152,6 +157,7 @@ std::vector<ConcreteLaunch> launches_from_json(const Json& json) {
     launch.shared_bytes = each.at("shared");
     launch.overlap = each.at("overlap");
     launch.cooperative = each.at("cooperative");
+    launch.image = each.at("image");
     for (const Json& argument : each.at("arguments")) launch.arguments.push_back(argument_from_json(argument));
     launches.push_back(std::move(launch));
   }
@@ -171,7 +177,7 @@ ConcretePlan make_concrete(const KernelFile& file, const Task& task, const Bindi
                            const Bindings& device_facts) {
   const Bindings names = plan_names(task, binding, point, device_facts);
   if (!file.allows(names)) throw Error(file.origin() + ": a `require` does not hold for this point and shape");
-  return Concretiser(file, task, names).run();
+  return Concretiser(file, task, binding, names).run();
 }
 
 Json to_json(const ConcretePlan& plan) {

@@ -12,10 +12,13 @@
 namespace ak::kernel {
 
 struct Argument {
-  enum class Kind { tensor, scratch, null, integer, real } kind = Kind::integer;
+  enum class Kind { tensor, scratch, null, integer, integer32, real } kind = Kind::integer;
   std::string name;  // of the tensor or scratch
   int64_t integer = 0;
   double real = 0;
+  bool aligned = false;  // the module takes the pointer to be a multiple of vector_bytes
+
+  static constexpr int64_t vector_bytes = 16;
 };
 
 struct ConcreteLaunch {
@@ -24,6 +27,8 @@ struct ConcreteLaunch {
   int64_t shared_bytes = 0;
   bool overlap = false, cooperative = false;
   std::vector<Argument> arguments;
+  int64_t image = 0;                          // of the module's, where it has several
+  std::map<std::string, int64_t> constexprs;  // what the compiler is told of the launch; no part of the JSON
 
   int64_t blocks() const { return grid[0] * grid[1] * grid[2]; }
 };

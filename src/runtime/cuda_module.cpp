@@ -43,19 +43,23 @@ DeviceMemory::~DeviceMemory() {
   context_.leave();
 }
 
-CudaModule::CudaModule(const std::string& image, const PrimaryContext& context)
+CudaModule::CudaModule(const std::vector<std::string>& images, const PrimaryContext& context)
     : context_(context), driver_(context.driver()), shared_per_block_(facts(context.device(), driver_).at("shared_per_block")) {
-  check(driver_.cuModuleLoadData(&module_, image.data()), "load a kernel", driver_);
+  for (const std::string& image : images) {
+    CUmodule module = nullptr;
+    check(driver_.cuModuleLoadData(&module, image.data()), "load a kernel", driver_);
+    modules_.push_back(module);
+  }
 }
 
 CudaModule::~CudaModule() {
   if (context_.enter() != CUDA_SUCCESS) return;
-  driver_.cuModuleUnload(module_);
+  for (const CUmodule module : modules_) driver_.cuModuleUnload(module);
   context_.leave();
 }
 
 CUfunction CudaModule::function_for(const ConcreteLaunch& launch) const {
-  return device::cuda::function_for(launch, module_, shared_per_block_, driver_);
+  return device::cuda::function_for(launch, modules_.at(static_cast<size_t>(launch.image)), shared_per_block_, driver_);
 }
 
 }  // namespace ak::runtime

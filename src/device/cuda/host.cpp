@@ -5,7 +5,7 @@
 #include <bit>
 
 #include "core/error.h"
-#include "core/file.h"
+#include "device/cuda/images.h"
 
 namespace ak::device::cuda {
 namespace {
@@ -19,18 +19,23 @@ Host::Host(Context& context, std::filesystem::path module, Bindings facts)
 
 Host::~Host() {
   if (context_.lost()) return;
-  if (module_ != nullptr) driver().cuModuleUnload(module_);
+  for (const CUmodule module : modules_) driver().cuModuleUnload(module);
   context_.give_back(arena_);
   context_.give_back(image_);
 }
 
 Outcome Host::load() {
-  const std::string image = read_file(path_);
-  if (image.size() < 64 || image.compare(0, 4, "\177ELF") != 0) return {Outcome::Kind::cannot_load, "the module is no cubin", 0, 0, 0};
-  const CUresult result = driver().cuModuleLoadData(&module_, image.data());
-  if (result == CUDA_SUCCESS) return {};
-  module_ = nullptr;
-  return {Outcome::Kind::cannot_load, "the driver does not load the module: " + text_of(result), 0, 0, 0};
+  try {
+    for (const std::string& image : read_images(path_)) {
+      CUmodule module = nullptr;
+      const CUresult result = driver().cuModuleLoadData(&module, image.data());
+      if (result != CUDA_SUCCESS) return {Outcome::Kind::cannot_load, "the driver does not load the module: " + text_of(result), 0, 0, 0};
+      modules_.push_back(module);
+    }
+  } catch (const Error& error) {
+    return {Outcome::Kind::cannot_load, error.what(), 0, 0, 0};
+  }
+  return {};
 }
 
 std::span<std::byte> Host::arena(int64_t bytes) {
@@ -67,14 +72,16 @@ void Host::pull(int64_t begin, int64_t bytes) {
 }
 
 Launch Host::ready(const kernel::ConcreteLaunch& plan, const Placement& placement) const {
-  Launch launch{function_for(plan, module_, facts_.at("shared_per_block")), plan, {}};
+  Launch launch{function_for(plan, modules_.at(static_cast<size_t>(plan.image)), facts_.at("shared_per_block")), plan, {}};
   for (const kernel::Argument& argument : std::exchange(launch.plan.arguments, {})) {
     using Kind = kernel::Argument::Kind;
     uint64_t bits = 0;
-    if (argument.kind == Kind::integer) bits = static_cast<uint64_t>(argument.integer);
+    if (argument.kind == Kind::integer || argument.kind == Kind::integer32) bits = static_cast<uint64_t>(argument.integer);
     if (argument.kind == Kind::real) bits = std::bit_cast<uint32_t>(static_cast<float>(argument.real));
     if (argument.kind == Kind::tensor || argument.kind == Kind::scratch)
       bits = arena_.device + static_cast<uint64_t>(placement.pointers.at(argument.name));
+    if (argument.aligned && bits % kernel::Argument::vector_bytes != 0)
+      throw Error(argument.name + " lies at no multiple of 16 bytes, as the module takes it to do");
     launch.arguments.push_back(bits);
   }
   return launch;

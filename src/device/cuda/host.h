@@ -24,7 +24,7 @@ class Host final : public device::Host {
   Outcome prepare(double timeout_seconds) override;
   Outcome launch(int workers, double timeout_seconds, const Moments& moments = {}) override;
   int workers() const override { return 1; }
-  bool alive() const override { return module_ != nullptr && !context_.lost(); }
+  bool alive() const override { return !modules_.empty() && !context_.lost(); }
 
  private:
   /// errors: a launch that cannot be; why.
@@ -38,7 +38,7 @@ class Host final : public device::Host {
   Context& context_;
   std::filesystem::path path_;
   Bindings facts_;
-  CUmodule module_ = nullptr;
+  std::vector<CUmodule> modules_;                   // by image
   Arena arena_, image_;                             // image_: of what a repeated launch may write, as it was before
   std::vector<std::pair<int64_t, int64_t>> dirty_;  // begin and end
   std::vector<Launch> launches_, prepares_;

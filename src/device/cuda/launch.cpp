@@ -18,7 +18,9 @@ constexpr int64_t portable_cluster = 8;                                         
 
 int64_t product(const std::array<int64_t, 3>& extents) { return extents[0] * extents[1] * extents[2]; }
 
-size_t parameter_bytes(Argument::Kind kind) { return kind == Argument::Kind::real ? sizeof(float) : sizeof(uint64_t); }
+size_t parameter_bytes(Argument::Kind kind) {
+  return kind == Argument::Kind::real || kind == Argument::Kind::integer32 ? sizeof(uint32_t) : sizeof(uint64_t);
+}
 
 int attribute(CUfunction function, CUfunction_attribute which, const Driver& from) {
   int value = 0;
