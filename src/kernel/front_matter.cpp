@@ -207,14 +207,42 @@ void FrontMatter::check_backend(const KernelFile& file, const std::vector<Launch
   }
 }
 
+Point FrontMatter::prior_point(const KernelFile& file, const Json& value, const std::string& path) const {
+  if (!value.is_object() || value.empty()) fail(path, "must be a table of tunables");
+  Point point;
+  for (const auto& [name, chosen] : value.items()) {
+    const auto found = std::find_if(file.tunables_.begin(), file.tunables_.end(),
+                                    [&, &wanted = name](const Tunable& tunable) { return tunable.name == wanted; });
+    if (found == file.tunables_.end()) fail(path + "." + name, "there is no such tunable in [tune]");
+    if (!chosen.is_number_integer()) fail(path + "." + name, "must be an integer");
+    point[name] = chosen.get<int64_t>();
+    if (std::find(found->values.begin(), found->values.end(), point[name]) == found->values.end())
+      fail(path + "." + name, std::to_string(point[name]) + " is not one of its `values`");
+  }
+  return point;
+}
+
+void FrontMatter::read_priors(KernelFile& file) const {
+  if (!root_.contains("prior")) return;
+  if (!root_["prior"].is_array()) fail("prior", "must be a list of tables: [[prior]]");
+  for (size_t i = 0; i < root_["prior"].size(); ++i) {
+    const Json& value = root_["prior"][i];
+    const std::string path = "prior[" + std::to_string(i) + "]";
+    check_keys(value, path, {"when", "set"});
+    Expression when = value.contains("when") ? expression(value["when"], path + ".when") : Expression::constant(1);
+    file.priors_.push_back({std::move(when), prior_point(file, required(value, path, "set"), path + ".set")});
+  }
+}
+
 void FrontMatter::read_into(KernelFile& file) {
-  check_keys(root_, "", {"family", "backend", "tune", "launch", "prepare", "scratch", "variant", "tensormap", "recipe"});
+  check_keys(root_, "", {"family", "backend", "tune", "launch", "prepare", "scratch", "variant", "tensormap", "prior", "recipe"});
   file.family_ = text_of(required(root_, "", "family"), "family");
   file.backend_ = parse_backend(text_of(required(root_, "", "backend"), "backend"));
   read_tunables(file);
   file.plan_ = {launches(root_, "", "launch"), launches(root_, "", "prepare")};
   read_scratch(file);
   read_variants(file);
+  read_priors(file);
   read_recipes(file);
   if (file.plan_.launches.empty()) fail("", "needs at least one [[launch]]");
   if (file.backend_ == Backend::triton && root_.contains("tensormap"))

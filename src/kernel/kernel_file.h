@@ -57,6 +57,12 @@ struct Scratch {
   bool zeroed = false, per_worker = false;
 };
 
+/// Where a search begins on some shapes and devices.
+struct Prior {
+  Expression when;  // of the task and the device; tunables have their defaults
+  Point set;        // some of the tunables, each to one of its values
+};
+
 /// An idea for whoever edits the file.
 struct Recipe {
   std::string name, when, gain, text;
@@ -77,6 +83,7 @@ class KernelFile {
   const std::vector<Tunable>& tunables() const { return tunables_; }
   const std::vector<Scratch>& scratch() const { return scratch_; }
   const std::vector<Recipe>& recipes() const { return recipes_; }
+  const std::vector<Prior>& priors() const { return priors_; }
   const std::vector<Variant>& variants() const { return variants_; }
 
   Point defaults() const;
@@ -98,6 +105,7 @@ class KernelFile {
   std::vector<Expression> requires_;
   std::vector<Scratch> scratch_;
   std::vector<Recipe> recipes_;
+  std::vector<Prior> priors_;
   std::vector<Variant> variants_;
   Plan plan_;
 };

@@ -65,7 +65,8 @@ Proposal proposal(const History& history, kernel::Point point, std::string propo
 
 std::string kernel_hash(const kernel::KernelFile& file, const kernel::Point& point) { return content_hash(file.with_defaults(point)); }
 
-History::History(const Space& space, const std::vector<store::Trial>& trials) : space_(&space), defaults_(space.file().defaults()) {
+History::History(const Space& space, const std::vector<store::Trial>& trials, std::vector<kernel::Point> elsewhere)
+    : space_(&space), elsewhere_(std::move(elsewhere)), defaults_(space.file().defaults()) {
   for (const store::Trial& trial : trials) add(trial);
 }
 
@@ -80,6 +81,12 @@ void History::add(const store::Trial& trial) {
     fastest_ = trial.point;
     fastest_us_ = trial.median_us;
   }
+}
+
+bool History::seen_with(const kernel::Point& some) const {
+  return std::any_of(seen_.begin(), seen_.end(), [&](const kernel::Point& point) {
+    return std::all_of(some.begin(), some.end(), [&](const auto& entry) { return point.at(entry.first) == entry.second; });
+  });
 }
 
 void History::move_to(const kernel::Point& point) {
@@ -114,9 +121,21 @@ std::optional<Proposal> Random::next(const History& history) {
   return proposal(history, std::move(*point), "random", "at random: ");
 }
 
-std::optional<Proposal> Playbook::next(const History& history) {
+/// What is known to be worth a look before anything is varied.
+std::optional<Proposal> Playbook::start(const History& history) {
+  for (const Space::Start& prior : history.space().priors()) {
+    if (!history.seen_with(prior.set)) return proposal(history, prior.point, "prior", "prior: ");
+  }
   const kernel::Point defaults = history.space().file().defaults();
   if (!history.seen(defaults)) return Proposal{defaults, "playbook", "the defaults", std::nullopt};
+  for (const kernel::Point& point : history.elsewhere()) {
+    if (fresh(history, point)) return proposal(history, point, "playbook", "won on another shape: ");
+  }
+  return std::nullopt;
+}
+
+std::optional<Proposal> Playbook::next(const History& history) {
+  if (auto first = start(history)) return first;
   if (restart(history)) {
     if (auto restarted = random_.next(history)) return restarted;
   }

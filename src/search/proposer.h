@@ -27,13 +27,16 @@ std::string kernel_hash(const kernel::KernelFile& file, const kernel::Point& poi
 /// What was tried of one space. Built from the journal, so a resumed run continues where it was.
 class History {
  public:
-  /// Trials of other files are counted but are no points of this space.
-  History(const Space& space, const std::vector<store::Trial>& trials);
+  /// Trials of other files are counted but are no points of this space. `elsewhere`: what won on other shapes, the nearest first.
+  History(const Space& space, const std::vector<store::Trial>& trials, std::vector<kernel::Point> elsewhere = {});
 
   void add(const store::Trial& trial);
 
   const Space& space() const { return *space_; }
   bool seen(const kernel::Point& point) const { return seen_.contains(point); }
+  /// Whether a point was tried that has these values; the other tunables may be anything.
+  bool seen_with(const kernel::Point& some) const;
+  const std::vector<kernel::Point>& elsewhere() const { return elsewhere_; }
   /// Where the search stands: the last point that was kept; before that the fastest correct one, or else the defaults.
   const kernel::Point& centre() const;
   /// The tunable by which the last kept point differs from the one kept before; empty where there is none.
@@ -46,6 +49,7 @@ class History {
 
   const Space* space_;
   std::set<kernel::Point> seen_;
+  std::vector<kernel::Point> elsewhere_;
   std::optional<kernel::Point> kept_, fastest_;
   kernel::Point defaults_;
   double fastest_us_ = 0;
@@ -77,13 +81,15 @@ class Random final : public Proposer {
   uint64_t seed_;
 };
 
-/// The default blend: the defaults, then Coordinate; at a plateau one proposal in four is random; what is left is random.
+/// The default blend: the file's priors, the defaults, what won on other shapes of the family, then Coordinate; at a plateau one proposal
+/// in four is random; what is left is random.
 class Playbook final : public Proposer {
  public:
   explicit Playbook(uint64_t seed) : random_(seed) {}
   std::optional<Proposal> next(const History& history) override;
 
  private:
+  static std::optional<Proposal> start(const History& history);
   bool restart(const History& history) const;
 
   Coordinate coordinate_;

@@ -33,6 +33,15 @@ Space::Space(kernel::KernelFile file, const kernel::Task& task, const Bindings& 
   std::stable_sort(tunables_.begin(), tunables_.end(), [](const auto& left, const auto& right) { return left.tier < right.tier; });
   for (const kernel::Tunable& tunable : tunables_) raw_size_ *= static_cast<double>(tunable.values.size());
   for (const kernel::Binding& binding : task.workload) names_.push_back(kernel::plan_names(task, binding, file_.defaults(), device_facts));
+  for (const kernel::Prior& prior : file_.priors()) {
+    Start start{prior.set, file_.defaults()};
+    for (const auto& [name, value] : prior.set) start.point[name] = value;
+    if (holds(prior.when) && allows(start.point)) priors_.push_back(std::move(start));
+  }
+}
+
+bool Space::holds(const Expression& when) const {
+  return std::all_of(names_.begin(), names_.end(), [&](const Bindings& names) { return when.evaluate(names) != 0; });
 }
 
 bool Space::describes(const kernel::Point& point) const {

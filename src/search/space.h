@@ -33,6 +33,14 @@ class Space {
   /// Whether `point` names exactly the file's tunables, each with one of its values.
   bool describes(const kernel::Point& point) const;
 
+  /// A point where a search begins.
+  struct Start {
+    kernel::Point set;    // the tunables that make it this start
+    kernel::Point point;  // all of them, the others at their defaults
+  };
+  /// The file's priors that hold for every workload binding and that a `require` allows, in their order.
+  const std::vector<Start>& priors() const { return priors_; }
+
   /// Points before `require`.
   double raw_size() const { return raw_size_; }
   /// Valid points; for a space that is too large to list, estimated from a fixed sample.
@@ -58,10 +66,12 @@ class Space {
  private:
   kernel::Point any_point(std::mt19937_64& random) const;
   void list_points() const;
+  bool holds(const Expression& when) const;
 
   kernel::KernelFile file_;
   std::vector<kernel::Tunable> tunables_;
   std::vector<Bindings> names_;  // of each workload binding
+  std::vector<Start> priors_;
   double raw_size_ = 1;
   mutable std::optional<std::vector<kernel::Point>> points_;
   mutable std::optional<double> size_;

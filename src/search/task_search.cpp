@@ -2,6 +2,7 @@
 #include "search/task_search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -22,6 +23,20 @@ double mean_over_calls(const kernel::Task& task, const Expression& expression) {
 }
 
 constexpr size_t candidates_ahead = 12;
+constexpr size_t starts_from_elsewhere = 3;
+constexpr double other_dtype_distance = 1;  // as far as twice the size
+
+/// How far two tasks of a family are apart: doublings of their dims.
+double distance(const kernel::Task& left, const kernel::Task& right) {
+  double doublings = left.dtype == right.dtype ? 0 : other_dtype_distance;
+  const auto& other = right.workload.front().dims;
+  for (const auto& [name, extent] : left.workload.front().dims) {
+    const auto found = other.find(name);
+    if (found != other.end())
+      doublings += std::abs(std::log2((static_cast<double>(extent) + 1) / (static_cast<double>(found->second) + 1)));
+  }
+  return doublings;
+}
 
 double ratio(double numerator, double denominator) { return denominator > 0 ? numerator / denominator : 0; }
 
@@ -57,7 +72,24 @@ TaskSearch::TaskSearch(store::Run& run, judge::Judge& judge, const std::string& 
 
 void TaskSearch::look_at(kernel::KernelFile file) {
   space_ = std::make_unique<Space>(std::move(file), task_, settings_.device_facts, settings_.highest_tier);
-  history_ = std::make_unique<History>(*space_, run_.state(task_.id).trials);
+  history_ = std::make_unique<History>(*space_, run_.state(task_.id).trials, winners_elsewhere());
+}
+
+/// The incumbents of the run's other tasks of this family that are points of this space, the nearest shapes first.
+std::vector<kernel::Point> TaskSearch::winners_elsewhere() const {
+  std::vector<std::pair<double, kernel::Point>> found;
+  for (const std::string& id : run_.task_ids()) {
+    const store::TaskState& state = run_.state(id);
+    if (id == task_.id || state.family != task_.family || !state.incumbent || !space_->allows(state.incumbent->point)) continue;
+    found.emplace_back(distance(task_, run_.task(id)), state.incumbent->point);
+  }
+  std::stable_sort(found.begin(), found.end(), [](const auto& left, const auto& right) { return left.first < right.first; });
+  std::vector<kernel::Point> points;
+  for (auto& [far, point] : found) {
+    if (points.size() < starts_from_elsewhere && std::find(points.begin(), points.end(), point) == points.end())
+      points.push_back(std::move(point));
+  }
+  return points;
 }
 
 std::optional<Proposal> TaskSearch::propose() { return proposer_->next(*history_); }

@@ -84,6 +84,7 @@ class TaskSearch {
 
  private:
   void look_at(kernel::KernelFile file);
+  std::vector<kernel::Point> winners_elsewhere() const;
   void announce_what_follows(const Proposal& proposal) const;
   judge::Judgement judge_twice(const judge::Candidate& candidate);
   store::Trial make_trial(const Proposal& proposal, const judge::Judgement& judgement, const judge::Candidate& candidate) const;

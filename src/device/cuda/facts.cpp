@@ -21,17 +21,21 @@ int attribute(CUdevice device, CUdevice_attribute which, const Driver& from) {
   return value;
 }
 
+/// 90 for 9.0.
+int compute_capability(CUdevice device, const Driver& from) {
+  return 10 * attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, from) +
+         attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, from);
+}
+
 }  // namespace
 
 Bindings facts(CUdevice device, const Driver& from) {
   Bindings values;
   for (const auto& [name, which] : named) values[name] = attribute(device, which, from);
+  values["compute_capability"] = compute_capability(device, from);
   return values;
 }
 
-std::string architecture(CUdevice device, const Driver& from) {
-  return "sm_" + std::to_string(attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, from)) +
-         std::to_string(attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, from));
-}
+std::string architecture(CUdevice device, const Driver& from) { return "sm_" + std::to_string(compute_capability(device, from)); }
 
 }  // namespace ak::device::cuda

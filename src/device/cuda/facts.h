@@ -9,7 +9,7 @@
 namespace ak::device::cuda {
 
 /// `sm_count`, `max_threads` (of a block), `shared_per_block` (the most that a kernel can opt in to, bytes), `l2_bytes`, `registers_per_sm`
-/// (32-bit), `threads_per_sm`, `shared_per_sm` (bytes).
+/// (32-bit), `threads_per_sm`, `shared_per_sm` (bytes), `compute_capability` (90 for 9.0).
 Bindings facts(CUdevice device, const Driver& from = driver());
 
 /// "sm_90": machine code made for it runs on the device.

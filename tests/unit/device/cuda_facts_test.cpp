@@ -25,7 +25,7 @@ Driver answering() {
 
 TEST(CudaFacts, are_the_attributes_of_that_device) {
   const Bindings expected = {{"sm_count", 2016},         {"max_threads", 2001},    {"shared_per_block", 2097}, {"l2_bytes", 2038},
-                             {"registers_per_sm", 2082}, {"threads_per_sm", 2039}, {"shared_per_sm", 2081}};
+                             {"registers_per_sm", 2082}, {"threads_per_sm", 2039}, {"shared_per_sm", 2081},    {"compute_capability", 90}};
   EXPECT_EQ(facts(2, answering()), expected);
 }
 

@@ -11,7 +11,7 @@ namespace ak::judge::test {
 namespace {
 
 const Bindings facts = {{"sm_count", 132},        {"max_threads", 1024},       {"shared_per_block", 232448}, {"l2_bytes", 60 << 20},
-                        {"threads_per_sm", 2048}, {"registers_per_sm", 65536}, {"shared_per_sm", 233472}};
+                        {"threads_per_sm", 2048}, {"registers_per_sm", 65536}, {"shared_per_sm", 233472},    {"compute_capability", 90}};
 
 class CudaSuite : public ::testing::Test {
  protected:

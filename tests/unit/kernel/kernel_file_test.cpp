@@ -103,6 +103,22 @@ TEST(KernelFile, RefusesABadBlockWithLineAndReason) {
   EXPECT_NE(error_of(replaced("tier = 1 }", "tier = 9 }")).find("`tier` is 1 to 6"), std::string::npos);
 }
 
+TEST(KernelFile, PriorsNameTunablesAndTheirValues) {
+  const auto with = [](const std::string& prior) { return replaced("[[variant]]\nwhen", "[[prior]]\n" + prior + "\n[[variant]]\nwhen"); };
+  const KernelFile file = KernelFile::parse(with("when = \"M > 4\"\nset = { ROWS = 4 }"), "kernel.cpp");
+  ASSERT_EQ(file.priors().size(), 1u);
+  EXPECT_EQ(file.priors()[0].set, (Point{{"ROWS", 4}}));
+  EXPECT_NE(file.priors()[0].when.evaluate({{"M", 5}}), 0);
+  EXPECT_EQ(file.priors()[0].when.evaluate({{"M", 4}}), 0);
+  EXPECT_NE(KernelFile::parse(with("set = { UNROLL = 2 }"), "kernel.cpp").priors()[0].when.evaluate({}), 0);
+  const std::string unknown = error_of(with("set = { LANES = 4 }"));
+  EXPECT_NE(unknown.find("kernel.cpp:22"), std::string::npos) << unknown;
+  EXPECT_NE(unknown.find("no such tunable"), std::string::npos) << unknown;
+  EXPECT_NE(error_of(with("set = { ROWS = 3 }")).find("is not one of its `values`"), std::string::npos);
+  EXPECT_NE(error_of(with("when = \"1\"")).find("needs the key 'set'"), std::string::npos);
+  EXPECT_NE(error_of(with("set = { ROWS = 4 }\ntier = 1")).find("unknown key"), std::string::npos);
+}
+
 TEST(LaunchPlan, EvaluatesGridArgumentsAndScratch) {
   const auto file = KernelFile::parse(source, "kernel.cpp");
   const Task task = rmsnorm_task();

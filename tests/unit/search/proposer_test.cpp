@@ -150,6 +150,47 @@ TEST(Playbook, CoversTheWholeSpaceWithoutRepeatingAPoint) {
   }
 }
 
+TEST(Playbook, PriorsThatHoldComeFirstInTheirOrderEachOnce) {
+  const std::string priors = R"(
+[[prior]]
+when = "N > 1000"
+set = { ROWS = 16 }
+[[prior]]
+when = "N <= 96 && sizeof(T) == 4"
+set = { ROWS = 4, VEC = 8 }
+[[prior]]
+set = { ROWS = 8 }
+[[prior]]
+set = { ROWS = 16, VEC = 8 }
+[[prior]]
+set = { VEC = 8 })";
+  std::string text = kernel_text(four_tunables);
+  text.insert(text.find("\n*/"), priors);
+  const Space space(kernel::KernelFile::parse(text, "kernel.cpp"), small_task(), {});
+  Playbook playbook(1);
+  const auto trials = simulate(playbook, space, 4, [](const kernel::Point&) { return 10.0; });
+  std::vector<std::string> notes;
+  for (const auto& trial : trials) notes.push_back(trial.note);
+  // The first does not hold, the fourth is excluded by the require, and the last was tried with the second.
+  EXPECT_EQ(notes, (std::vector<std::string>{"prior: ROWS 1→4, VEC 4→8 (tiers 1, 2)", "prior: ROWS 4→8, VEC 8→4 (tiers 1, 2)",
+                                             "the defaults", "ROWS 4→8 (tier 1)"}));
+  EXPECT_EQ(trials[0].proposer, "prior");
+}
+
+TEST(Playbook, WhatWonOnOtherShapesIsTriedAfterTheDefaults) {
+  const Space space = small_space();
+  const kernel::Point won = {{"ROWS", 4}, {"VEC", 16}, {"BLOCK", 32}, {"UNROLL", 8}};
+  kernel::Point excluded = won;
+  excluded["ROWS"] = 16;
+  store::Trial defaults;
+  defaults.point = space.file().defaults();
+  defaults.verdict = "kept";
+  defaults.kernel_hash = kernel_hash(space.file(), defaults.point);
+  Playbook playbook(1);
+  EXPECT_EQ(playbook.next(History(space, {}, {excluded, won}))->point, defaults.point);
+  EXPECT_EQ(playbook.next(History(space, {defaults}, {excluded, won}))->point, won);
+}
+
 TEST(Playbook, MixesRandomRestartsIntoAPlateau) {
   const Space space = small_space();
   Playbook playbook(9);

@@ -136,6 +136,19 @@ TEST_F(TaskSearchTest, WhatIsAnnouncedFollowsWhileCandidatesLose) {
   }
 }
 
+TEST_F(TaskSearchTest, WhatWonOnAnotherShapeIsTriedFirst) {
+  store::Run run = new_run();
+  fixture_.add(run, "rmsnorm_other", 20, 120, 50);
+  FakeJudge judge(cost_of);
+  TaskSearch other(run, judge, "rmsnorm_other", settings());
+  for (int i = 0; i < 60; ++i) other.run(*other.propose());
+  TaskSearch search(run, judge, id, settings());
+  search.run(*search.propose());
+  const Proposal second = *search.propose();
+  EXPECT_EQ(second.point, run.state("rmsnorm_other").incumbent->point);
+  EXPECT_EQ(second.note.rfind("won on another shape: ", 0), 0u) << second.note;
+}
+
 TEST_F(TaskSearchTest, ABrokenLogIsStillRecorded) {
   store::Run run = new_run();
   class Broken final : public judge::Judge {
