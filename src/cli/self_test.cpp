@@ -29,7 +29,7 @@ Exit self_test(const Options& options) {
   const std::string device = options.request.device == "auto" ? "cpu" : options.request.device;
   if (device != "cpu" && device != "cuda") throw Error("the self-test has no device '" + device + "'", "use --device cpu or cuda");
   const std::filesystem::path home = home_directory();
-  const std::unique_ptr<compile::Compiler> compiler = make_compiler(device);
+  const std::unique_ptr<compile::Compiler> compiler = make_compiler(kernel::parse_backend(device));
   judge::SelfTest suite(home / "playbook" / "self_test", judge::judge_beside_program(), *compiler, judge_opening(device, *compiler));
   suite.compile_ahead(compile_threads);
   size_t caught = 0, honest_passed = 0;

@@ -8,6 +8,7 @@
 #include "cli/toolchain.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "judge/triton_canary.h"
 
 namespace ak::cli {
 namespace {
@@ -85,15 +86,24 @@ bridge::Worker& Session::worker() {
   return *worker_;
 }
 
-const compile::Compiler& Session::compiler() {
-  if (!compiler_) compiler_ = make_compiler(run_.request().backend);
-  return *compiler_;
+const compile::Compiler& Session::compiler(kernel::Backend backend) {
+  auto& compiler = compilers_[backend];
+  if (!compiler) compiler = make_compiler(backend);
+  return *compiler;
 }
 
 judge::JudgeProcess& Session::judge_process() {
-  if (!judge_process_)
-    judge_process_ = std::make_unique<judge::JudgeProcess>(judge::judge_beside_program(), judge_opening(run_.request().device, compiler()));
+  if (judge_process_) return *judge_process_;
+  const std::string& device = run_.request().device;
+  judge_process_ = std::make_unique<judge::JudgeProcess>(judge::judge_beside_program(),
+                                                         judge_opening(device, compiler(kernel::parse_backend(device))));
   return *judge_process_;
+}
+
+void Session::prove_triton() {
+  if (triton_proved_) return;
+  judge::prove_triton(judge_process(), compiler(kernel::Backend::triton), home_directory() / "kernels" / "include" / "judge" / "canary.py");
+  triton_proved_ = true;
 }
 
 judge::Judge& Session::judge_of(const std::string& task) {
@@ -102,8 +112,9 @@ judge::Judge& Session::judge_of(const std::string& task) {
   if (is_null_device()) {
     judge_ = std::make_unique<judge::NullJudge>();
   } else {
+    if (run_.state(task).backend == kernel::Backend::triton) prove_triton();
     if (!fixtures_) fixtures_ = std::make_unique<WorkerFixtures>(*this);
-    judge_ = std::make_unique<judge::ProcessJudge>(run_.task(task), judge_process(), compiler(), *fixtures_);
+    judge_ = std::make_unique<judge::ProcessJudge>(run_.task(task), judge_process(), compiler(run_.state(task).backend), *fixtures_);
   }
   judge_task_ = task;
   return *judge_;

@@ -47,25 +47,27 @@ class Session {
   /// Facts, ceilings, strategy and seed for the search.
   const search::Settings& settings();
   judge::JudgeProcess& judge_process();
-  /// Of the run's backend.
-  const compile::Compiler& compiler();
+  const compile::Compiler& compiler(kernel::Backend backend);
 
   /// The one task whose id is, or begins with, `name`.
   /// errors: none or several; lists what there is.
   std::string find_task(const std::string& name) const;
 
  private:
+  void prove_triton();
+
   store::Run run_;
   const Clock& clock_;
   report::Progress& progress_;
   std::optional<graph::Families> families_;
   std::unique_ptr<bridge::ProcessWorker> worker_;
-  std::unique_ptr<compile::Compiler> compiler_;
+  std::map<kernel::Backend, std::unique_ptr<compile::Compiler>> compilers_;
   std::unique_ptr<judge::JudgeProcess> judge_process_;
   std::unique_ptr<judge::FixtureSource> fixtures_;
   std::unique_ptr<judge::Judge> judge_;
   std::string judge_task_;
   std::optional<search::Settings> settings_;
+  bool triton_proved_ = false;
 };
 
 }  // namespace ak::cli

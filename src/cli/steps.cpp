@@ -132,7 +132,7 @@ double replaced_us(const store::Baseline& baseline) {
 /// Of a winner that compiled before.
 fs::path compiled_winner(Session& session, const kernel::Task& task, const judge::Candidate& winner, const kernel::Binding& binding) {
   const auto source = compile::source_of(winner.file, task, winner.point, binding, session.judge_process().facts());
-  const compile::Result compiled = session.compiler().compile(source);
+  const compile::Result compiled = session.compiler(winner.file.backend()).compile(source);
   if (!compiled.compiled)
     throw Error("the winner of " + task.id + " does not compile any more", "see the compiler's message: " + compiled.log);
   return compiled.module;
@@ -171,6 +171,25 @@ void write_bundle(Session& session, const kernel::Task& task, const judge::Candi
     bundle["unaligned_module"] = unaligned_module;
   }
   write_json(directory / "bundle.json", bundle);
+}
+
+/// What the run's kernels may be written in.
+std::vector<kernel::Backend> backends_of(const store::RunRequest& request) {
+  if (request.backend == "both") return {kernel::Backend::cuda, kernel::Backend::triton};
+  return {kernel::parse_backend(request.backend)};
+}
+
+/// False, with a note, where the family has no starter. Where there are several backends each has a task of its own: `suffixed`.
+bool add_task(Session& session, const graph::ProfiledTask& found, kernel::Backend backend, bool suffixed) {
+  const fs::path starter = starter_of(session.families().at(found.task.family), backend);
+  if (!fs::exists(starter)) {
+    session.progress().note(fmt::format("{} is left out: its family has no {}", found.task.id, starter.filename().string()));
+    return false;
+  }
+  kernel::Task task = found.task;
+  if (suffixed) task.id += "." + std::string(kernel::name_of(backend));
+  session.run().add_task(task, 100 * found.share, found.profile_json(), read_file(starter), backend);
+  return true;
 }
 
 /// Why a model has no task, for a person.
@@ -221,16 +240,12 @@ void extract_tasks(Session& session, int64_t top) {
   const auto profile = graph::parse_profile(read_json(session.file("profile.json")));
   const auto regions = graph::match(graphs, patterns, session.families());
   int64_t made = 0;
-  const kernel::Backend backend = kernel::parse_backend(session.run().request().backend);
+  const std::vector<kernel::Backend> backends = backends_of(session.run().request());
   for (const graph::ProfiledTask& found : graph::extract_tasks(regions, session.families(), profile)) {
     if (made == top || found.share < smallest_share) break;
-    const fs::path starter = starter_of(session.families().at(found.task.family), backend);
-    if (!fs::exists(starter)) {
-      session.progress().note(fmt::format("{} is left out: its family has no {}", found.task.id, starter.filename().string()));
-      continue;
-    }
-    session.run().add_task(found.task, 100 * found.share, found.profile_json(), read_file(starter), backend);
-    ++made;
+    int64_t starters = 0;
+    for (const kernel::Backend backend : backends) starters += add_task(session, found, backend, backends.size() > 1);
+    made += std::min<int64_t>(starters, 1);
   }
   if (made == 0) session.progress().note(nothing_to_do(regions.size()));
   session.progress().note(fmt::format("{} regions found, {} tasks", regions.size(), made));

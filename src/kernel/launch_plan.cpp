@@ -49,15 +49,17 @@ class Concretiser {
   ConcreteLaunch concrete(const Launch& launch) const {
     ConcreteLaunch result;
     result.kernel = launch.kernel;
-    result.grid = evaluate3(launch.grid, names_);
-    result.block = evaluate3(launch.block, names_);
-    result.cluster = evaluate3(launch.cluster, names_);
-    result.shared_bytes = launch.shared_bytes ? launch.shared_bytes->evaluate(names_) : 0;
+    for (const auto& [name, expression] : launch.constexprs) result.constexprs[name] = expression.evaluate(names_);
+    Bindings names = names_;
+    for (const auto& [name, value] : result.constexprs) names[name] = value;
+    result.grid = evaluate3(launch.grid, names);
+    result.block = evaluate3(launch.block, names);
+    result.cluster = evaluate3(launch.cluster, names);
+    result.shared_bytes = launch.shared_bytes ? launch.shared_bytes->evaluate(names) : 0;
     result.overlap = launch.overlap;
     result.cooperative = launch.cooperative;
-    for (const auto& [name, expression] : launch.constexprs) result.constexprs[name] = expression.evaluate(names_);
     check_extents(launch, result);
-    for (const std::string& text : launch.arguments) result.arguments.push_back(argument(text, launch.where));
+    for (const std::string& text : launch.arguments) result.arguments.push_back(argument(text, names, launch.where));
     return result;
   }
 
@@ -73,7 +75,7 @@ class Concretiser {
     if (result.shared_bytes < 0) throw Error(launch.where + ": the shared memory of " + launch.kernel + " is negative");
   }
 
-  Argument argument(const std::string& text, const std::string& where) const {
+  Argument argument(const std::string& text, const Bindings& names, const std::string& where) const {
     for (const Tensor& tensor : task_.tensors) {
       if (tensor.name == text) return {tensor.absent ? Argument::Kind::null : Argument::Kind::tensor, text, 0, 0, aligned_ && !tensor.absent};
     }
@@ -83,7 +85,7 @@ class Concretiser {
     const auto scalar = task_.scalars.find(text);
     if (scalar != task_.scalars.end() && std::holds_alternative<double>(scalar->second))
       return {Argument::Kind::real, text, 0, std::get<double>(scalar->second), false};
-    return {Argument::Kind::integer, {}, Expression::parse(text, where).evaluate(names_), 0, false};
+    return {Argument::Kind::integer, {}, Expression::parse(text, where).evaluate(names), 0, false};
   }
 
   std::vector<ConcreteScratch> scratch() const {
@@ -170,6 +172,7 @@ Bindings plan_names(const Task& task, const Binding& binding, const Point& point
   Bindings names = device_facts;
   for (const auto& [name, value] : task.names(binding)) names[name] = value;
   for (const auto& [name, value] : point) names[name] = value;
+  names["aligned"] = binding.layout == "misaligned" ? 0 : 1;
   return names;
 }
 
@@ -183,7 +186,7 @@ ConcretePlan make_concrete(const KernelFile& file, const Task& task, const Bindi
 Json to_json(const ConcretePlan& plan) {
   Json scratch = Json::array();
   for (const ConcreteScratch& each : plan.scratch) {
-    scratch.push_back({{"name", each.name}, {"bytes", each.bytes}, {"zeroed", each.zeroed}, {"per_worker", each.per_worker}});
+    scratch.push_back({{"name", each.name}, {"bytes", each.bytes}, {"zeroed", each.zeroed}, {"per_worker", each.per_worker}, {"alignment", each.alignment}});
   }
   return {{"launches", to_json(plan.launches)}, {"prepare", to_json(plan.prepares)}, {"scratch", std::move(scratch)}};
 }
@@ -192,7 +195,7 @@ ConcretePlan concrete_plan_from_json(const Json& json) {
   try {
     ConcretePlan plan{launches_from_json(json.at("launches")), launches_from_json(json.at("prepare")), {}};
     for (const Json& each : json.at("scratch"))
-      plan.scratch.push_back({each.at("name"), each.at("bytes"), each.at("zeroed"), each.at("per_worker")});
+      plan.scratch.push_back({each.at("name"), each.at("bytes"), each.at("zeroed"), each.at("per_worker"), each.at("alignment")});
     return plan;
   } catch (const Json::exception& error) {
     throw Error(std::string("a plan is malformed: ") + error.what());

@@ -37,6 +37,7 @@ struct ConcreteScratch {
   std::string name;
   int64_t bytes = 0;  // of one worker, if per_worker
   bool zeroed = false, per_worker = false;
+  int64_t alignment = 1;  // bytes, where more is needed than any buffer has
 };
 
 struct ConcretePlan {

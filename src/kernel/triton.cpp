@@ -97,7 +97,7 @@ void add_trailing_pointers(ConcreteLaunch& launch, const Entry& entry, size_t nu
     }
     const std::string name = "triton." + std::to_string(number) + "." + std::to_string(i);
     launch.arguments.push_back({.kind = Argument::Kind::scratch, .name = name, .aligned = true});
-    plan.scratch.push_back({.name = name, .bytes = bytes});
+    plan.scratch.push_back({.name = name, .bytes = bytes, .alignment = entry.scratch[i].second});
   }
 }
 

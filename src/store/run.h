@@ -19,7 +19,7 @@ namespace ak::store {
 struct RunRequest {
   std::string model;
   std::vector<int64_t> input_shape;  // empty: the factory's own inputs
-  std::string dtype = "float32", device = "cpu", backend = "cpu";
+  std::string dtype = "float32", device = "cpu", backend = "cpu";  // of backends also "both": cuda and triton
   int64_t seed = 1;
 };
 
@@ -43,6 +43,7 @@ struct Baseline {
 /// What the journal says of one task.
 struct TaskState {
   std::string id, family;
+  kernel::Backend backend = kernel::Backend::cpu;
   double share_percent = 0;
   std::optional<Baseline> baseline;
   std::optional<Trial> incumbent;  // the best kept trial
