@@ -21,6 +21,7 @@ class Bundle:
         self.directory = directory
         self.task = content["task"]
         self.backend = content["backend"]
+        self.kernel_file, self.module, self.architecture = content["kernel_file"], content["module"], content["architecture"]
         self.device = _DEVICES.get(self.backend, self.backend)
         self.us = float(content["us"])
         self.replaces_us = float(content["replaces_us"])

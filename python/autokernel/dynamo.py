@@ -117,7 +117,7 @@ def _replace(gm, example_inputs, options, report):
 
 
 def _replace_region(graph, region, bundle, report):
-    call = _call_site(graph, region, bundle)
+    call = call_site(graph, region, bundle)
     try:
         instance = runtime.open_instance(bundle.directory, call)
     except runtime.RuntimeFailure as error:  # a kernel for another processor, or a damaged file: the others still serve
@@ -146,7 +146,7 @@ def _replace_region(graph, region, bundle, report):
                             "us": bundle.us, "replaces_us": bundle.replaces_us})
 
 
-def _call_site(graph, region, bundle):
+def call_site(graph, region, bundle):
     """The call_json of ak_open. `site` tells apart call sites that are equal but for their weights, `device` those on several devices."""
     tensors = [t["name"] for t in bundle.task["tensors"] if t["role"] != "output" and not t.get("absent")]
     outputs = [t["name"] for t in bundle.task["tensors"] if t["role"] == "output" and not t.get("absent")]

@@ -53,6 +53,8 @@ def _library():
     library.ak_free.restype = None
     library.ak_open.argtypes = [ctypes.c_char_p] * 2
     library.ak_open.restype = ctypes.c_int64
+    library.ak_plan.argtypes = [ctypes.c_char_p] * 2
+    library.ak_plan.restype = ctypes.c_void_p
     library.ak_calls.argtypes = [ctypes.c_int64]
     library.ak_calls.restype = ctypes.c_int64
     library.ak_weights_changed.argtypes = []
@@ -69,14 +71,22 @@ def _failure():
 
 def match(graph, patterns, families):
     """The regions of `graph` (an object of graph.json) that `patterns` (objects of patterns.json) match."""
-    library = _library()
-    text = library.ak_match(json.dumps(graph).encode(), json.dumps(patterns).encode(), families.encode())
+    return _answer(_library().ak_match(json.dumps(graph).encode(), json.dumps(patterns).encode(), families.encode()))["regions"]
+
+
+def plan(bundle_directory, call):
+    """The launches of a bundle's kernel for a call site, every number evaluated for this machine (docs/formats/bundle.md)."""
+    return _answer(_library().ak_plan(bundle_directory.encode(), json.dumps(call).encode()))
+
+
+def _answer(text):
+    """The JSON that a function of the library returned, which is freed here."""
     if not text:
         raise _failure()
     try:
-        return json.loads(ctypes.string_at(text))["regions"]
+        return json.loads(ctypes.string_at(text))
     finally:
-        library.ak_free(text)
+        _library().ak_free(text)
 
 
 def open_instance(bundle_directory, call):

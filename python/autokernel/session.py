@@ -14,6 +14,7 @@ class Session:
         self.loaded = None
         self.captured = None
         self.families = None
+        self.ways = None  # of the baseline that was asked for last
 
     def require_loaded(self):
         if self.loaded is None:
@@ -45,7 +46,7 @@ class Session:
 def load(session, arguments, progress):
     """The verb `load`."""
     progress(f"Loading {arguments['model']}")
-    session.loaded = session.captured = None
+    session.loaded = session.captured = session.ways = None
     session.loaded = models.load(
         arguments["model"],
         arguments.get("input_shape"),

@@ -27,6 +27,8 @@ _MAXIMUM_TRIALS = 6  # kernels that are taken out on trial
 
 def verify(session, arguments, progress):
     """Write and return the verification of a run's bundles in the loaded model (docs/formats/verification.md)."""
+    session.ways = None
+    devices.release(session.require_loaded().device)
     verification = Verification(session.require_loaded(), arguments["run"], arguments.get("rounds") or 20, progress)
     with torch._dynamo.config.patch(recompile_limit=64, accumulated_recompile_limit=1024):
         result = verification.run(list(arguments.get("exclude") or ()))

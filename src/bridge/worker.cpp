@@ -78,9 +78,11 @@ ProfileResult Worker::profile(int64_t iterations, const std::filesystem::path& p
   });
 }
 
-FixtureFiles Worker::fixtures(const kernel::Task& task, const Json& test_case, const std::filesystem::path& directory) {
-  const Json result = request("fixtures", {{"task", kernel::to_json(task)}, {"case", test_case}, {"directory", directory.string()}});
-  return typed("fixtures", result, [](const Json& json) {
+FixtureFiles Worker::fixtures(const kernel::Task& task, const Json& test_case, const std::filesystem::path& directory,
+                              const std::string& device) {
+  Json arguments = {{"task", kernel::to_json(task)}, {"case", test_case}, {"directory", directory.string()}};
+  if (!device.empty()) arguments["device"] = device;
+  return typed("fixtures", request("fixtures", arguments), [](const Json& json) {
     return FixtureFiles{json.at("inputs").get<std::string>(), json.at("expected").get<std::string>(), json.at("bytes").get<int64_t>()};
   });
 }
@@ -91,7 +93,8 @@ std::map<std::string, BaselineTimes> Worker::baseline(const BaselineRequest& wan
                                            {"seed", wanted.seed},
                                            {"kinds", wanted.kinds},
                                            {"rounds", wanted.rounds},
-                                           {"flush_bytes", wanted.flush_bytes}});
+                                           {"flush_bytes", wanted.flush_bytes},
+                                           {"device", or_null(wanted.device)}});
   return typed("baseline", result, [](const Json& json) {
     std::map<std::string, BaselineTimes> times;
     for (const auto& [kind, entry] : json.at("kinds").items()) {

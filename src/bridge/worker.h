@@ -70,6 +70,7 @@ struct BaselineRequest {
   int64_t seed = 0;
   std::vector<std::string> kinds = {"eager", "library", "compile"};
   int64_t rounds = 20, flush_bytes = 0;
+  std::string device;  // empty: the loaded model's
 };
 
 /// Samples of one kind of baseline, or why there are none.
@@ -97,8 +98,10 @@ class Worker {
   PatternsResult patterns(const std::filesystem::path& families, const std::vector<std::string>& dtypes, const std::filesystem::path& path);
   /// Write profile.json to `path`.
   ProfileResult profile(int64_t iterations, const std::filesystem::path& path);
-  /// Make the inputs and expected outputs of a case (docs/formats/task.md) in `directory`.
-  FixtureFiles fixtures(const kernel::Task& task, const Json& test_case, const std::filesystem::path& directory);
+  /// Make the inputs and expected outputs of a case (docs/formats/task.md) in `directory`. `device`: where they are computed; empty: on
+  /// that of the loaded model.
+  FixtureFiles fixtures(const kernel::Task& task, const Json& test_case, const std::filesystem::path& directory,
+                        const std::string& device = {});
   std::map<std::string, BaselineTimes> baseline(const BaselineRequest& wanted);
   /// Write verification.json to `path`, and return its content.
   Json verify(const std::filesystem::path& run, const std::vector<std::string>& exclude, int64_t rounds, const std::filesystem::path& path);

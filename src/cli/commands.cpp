@@ -9,53 +9,21 @@
 #include "cli/bench.h"
 #include "cli/doctor.h"
 #include "cli/engine_socket.h"
+#include "cli/judge_rate.h"
+#include "cli/opened.h"
 #include "cli/self_test.h"
-#include "cli/session.h"
+#include "cli/solution.h"
 #include "cli/steps.h"
+#include "cli/suite.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "report/html.h"
-#include "report/progress.h"
 #include "report/summary.h"
 
 namespace ak::cli {
 namespace {
 
 constexpr double default_minutes = 10;
-
-/// Where progress goes: events to standard output with --json, else lines or the live view to standard error.
-std::unique_ptr<report::Progress> progress_for(const Options& options, const Clock& clock, const std::string& title) {
-  std::FILE* out = options.json ? stdout : stderr;
-  return report::make_progress(report::style_for(out, options.json), out, clock, title);
-}
-
-/// A session on the run that the options name, and what it needs while it lives.
-struct Opened {
-  SystemClock clock;
-  std::unique_ptr<report::Progress> progress;
-  std::optional<Session> session;
-};
-
-std::unique_ptr<Opened> open_for_request(Options& options) {
-  settle_request(options);
-  auto opened = std::make_unique<Opened>();
-  const std::filesystem::path directory = directory_for_request(options);
-  store::Run run = store::Run::open(directory, options.request, opened->clock);
-  opened->progress = progress_for(options, opened->clock, options.request.model);
-  opened->progress->note(fmt::format("{} {}", run.resumed() ? "resuming the run in" : "the run is in", directory.string()));
-  opened->session.emplace(std::move(run), opened->clock, *opened->progress);
-  listen_for_stop();
-  return opened;
-}
-
-std::unique_ptr<Opened> open_existing(const Options& options) {
-  auto opened = std::make_unique<Opened>();
-  store::Run run = store::Run::open_existing(existing_directory(options), opened->clock);
-  opened->progress = progress_for(options, opened->clock, run.request().model);
-  opened->session.emplace(std::move(run), opened->clock, *opened->progress);
-  listen_for_stop();
-  return opened;
-}
 
 void print_json(const Json& json) { fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace)); }
 
@@ -113,7 +81,7 @@ Exit run(Options& options) {
   const bool verified = session.has("verification.json") && session.run().experiments() == before;
   if (!interrupted && !verified) {
     bundle_winners(session);
-    verify_model(session, options.rounds);
+    if (options.rounds > 0) verify_model(session, options.rounds);
   }
   const Json verification = session.has("verification.json") ? read_json(session.file("verification.json")) : Json();
   opened->progress.reset();
@@ -197,6 +165,9 @@ Exit next(Options& options) {
 
 Exit bench(Options& options) {
   if (options.self_test) return self_test(options);
+  if (!options.solution.empty()) judge_solution(options);
+  if (options.judge_rate) return judge_rate(options);
+  if (!options.suite.empty()) return bench_suite(options);
   const std::filesystem::path directory = existing_directory(options);
   SystemClock clock;
   Json result;

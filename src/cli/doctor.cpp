@@ -163,7 +163,8 @@ const char* mark(State state) {
 }  // namespace
 
 std::vector<Finding> examine_machine() {
-  return {processor(), cpp_compiler(), python_packages(), families(), judge_program(), shared_memory(), disk(), cuda_driver(), nvrtc(), triton()};
+  return {processor(),     cpp_compiler(), python_packages(), families(), judge_program(),
+          shared_memory(), disk(),         cuda_driver(),     nvrtc(),    triton()};
 }
 
 bool healthy(const std::vector<Finding>& findings) {

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/kernelbench.h"
 #include "core/error.h"
 #include "core/log.h"
 
@@ -34,7 +35,10 @@ void add_request(CLI::App& command, Options& options) {
   command
       .add_option("--device", options.request.device, "cpu, cuda, auto (a GPU where there is one), or null (nothing is compiled or timed)")
       ->capture_default_str();
-  command.add_option("--backend", options.request.backend, "cpu, cuda, triton, both (the better of cuda and triton for each task) or auto (the device's)")->capture_default_str();
+  command
+      .add_option("--backend", options.request.backend,
+                  "cpu, cuda, triton, both (the better of cuda and triton for each task) or auto (the device's)")
+      ->capture_default_str();
   command.add_option("--seed", options.request.seed, "of inputs, weights and the search")->capture_default_str();
   command.add_flag("--fresh", options.fresh, "start again in a new directory");
 }
@@ -51,6 +55,20 @@ void add_budget(CLI::App& command, Options& options) {
 void add_common(CLI::App& command, Options& options) {
   command.add_option("--run-dir", options.run_directory, "the run's directory");
   command.add_flag("--json", options.json, "machine-readable output on standard output");
+}
+
+void add_kernelbench(CLI::App& command, Options& options) {
+  command
+      .add_option("VERB", options.kernelbench.verb,
+                  "list, setup (capture each problem), solve (search, write ModelNew), bench (judge what is there) or score")
+      ->required()
+      ->check(CLI::IsMember({"list", "setup", "solve", "bench", "score"}));
+  command.add_option("--source", options.kernelbench.source, "a checkout of KernelBench");
+  command.add_option("--level", options.kernelbench.level, "levels, like 1 or 1-3 (default: all)");
+  command.add_option("--problems", options.kernelbench.problems, "numbers within the levels, like 1-20,36 (default: all)");
+  command.add_option("--backend", options.request.backend, "of the kernels: cpu, cuda, triton, both or auto")->capture_default_str();
+  command.add_option("--dtype", options.request.dtype, "float32, float16 or bfloat16")->capture_default_str();
+  command.add_option("--experiments", options.experiments, "trials of the search for each problem (default 100)")->check(not_negative);
 }
 
 struct CommandLine {
@@ -73,9 +91,9 @@ struct CommandLine {
     add_request(run, options);
     add_budget(run, options);
     run.add_option("--top", options.top, "at most so many tasks")->capture_default_str()->check(more_than_zero);
-    run.add_option("--rounds", options.rounds, "measurements of each variant of the model at the end")
+    run.add_option("--rounds", options.rounds, "measurements of each variant of the model at the end; 0: the model is not verified")
         ->capture_default_str()
-        ->check(more_than_zero);
+        ->check(not_negative);
     add_common(run, options);
 
     CLI::App& prepare = add("prepare", "make the run directory: load the model and capture its graph", ak::cli::prepare);
@@ -92,11 +110,22 @@ struct CommandLine {
 
     CLI::App& bench = add("bench", "judge the edited kernel file of a task; keep or revert it", ak::cli::bench);
     auto& what = *bench.add_option_group("what");
-    what.add_option("TASK", options.task, "a task of the run, or the beginning of its name");
-    CLI::Option* self_test =
-        what.add_flag("--self-test", options.self_test, "judge the planted candidates of playbook/self_test and their honest twins");
+    CLI::Option* task = what.add_option("TASK", options.task, "a task of the run, or the beginning of its name");
+    what.add_flag("--self-test", options.self_test, "judge the planted candidates of playbook/self_test and their honest twins");
+    what.add_flag("--judge-rate", options.judge_rate, "judgements an hour, how far repeated ones agree, and copies on the judge's clock");
+    CLI::Option* solution = what.add_option("--solution", options.solution, "judge a Python file with a class ModelNew; of lower trust");
+    add_suite(bench, what);
     what.require_option(1);
-    bench.add_option("--device", options.request.device, "of the self-test: cpu, cuda or auto")->needs(self_test);
+    CLI::Option* reference =
+        bench.add_option("--reference", options.reference, "the Python file with Model, get_inputs and get_init_inputs")->needs(solution);
+    solution->needs(reference);
+    bench.add_option("--device", options.request.device, "without a task: cpu, cuda or auto")->excludes(task);
+    bench
+        .add_option("--minutes", options.minutes,
+                    "of the judge's rate: how long the search feeds it (default 1); of the suite: baselines and all (default 10)")
+        ->check(more_than_zero)
+        ->excludes(task);
+    bench.add_option("--rounds", options.rounds, "timed calls of a solution; 0: correctness only")->needs(solution)->check(not_negative);
     bench.add_option("--note", options.note, "what was changed, and why");
     bench.add_option("--tune", options.tune, "let the search turn the file's tunables for so many trials")->check(not_negative);
     add_common(bench, options);
@@ -111,6 +140,10 @@ struct CommandLine {
         ->capture_default_str()
         ->check(more_than_zero);
     add_common(verify, options);
+
+    CLI::App& kernelbench = add("kernelbench", "the problems of a KernelBench checkout: solve them, judge and score", ak::cli::kernelbench);
+    add_kernelbench(kernelbench, options);
+    add_common(kernelbench, options);
 
     add_common(add("report", "summary table, report.html and progress.svg", ak::cli::report), options);
   }
@@ -139,6 +172,15 @@ struct CommandLine {
     const std::vector<std::string> known = command_names();
     const auto word = std::find_if(words + 1, words + count, [](const char* text) { return text[0] != '-'; });
     return word == words + count || std::ranges::find(known, *word) != known.end() ? "" : *word;
+  }
+
+  void add_suite(CLI::App& bench, CLI::App& what) {
+    CLI::Option* suite = what.add_option("--suite", options.suite, "search and measure the standard shapes of playbook/suite/NAME.toml");
+    bench.add_option("--families", options.rows.families, "of the suite, only these")->delimiter(',')->needs(suite);
+    bench.add_option("--dtype", options.rows.dtypes, "of the suite, instead of its own")->delimiter(',')->needs(suite);
+    bench.add_option("--shapes", options.rows.shapes, "of the suite, only these: 8192x8192,4096x1024")->delimiter(',')->needs(suite);
+    bench.add_option("--trials", options.trials, "of the suite, at most so many a row")->check(not_negative)->needs(suite);
+    bench.add_flag("--fresh", options.fresh, "of the suite: start again in a new directory")->needs(suite);
   }
 
   int explain_unknown(const std::string& word) const {

@@ -70,6 +70,7 @@ fs::path newest_run(const fs::path& parent) {
 
 void settle_request(Options& options) {
   store::RunRequest& request = options.request;
+  if (request.is_suite()) return settle_device(request);
   request.input_shape = parse_shape(options.input_shape);
   const auto dtype = find_dtype(request.dtype);
   if (dtype != Dtype::float32 && dtype != Dtype::float16 && dtype != Dtype::bfloat16) {

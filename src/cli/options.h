@@ -5,20 +5,30 @@
 #include <optional>
 #include <string>
 
+#include "graph/suite.h"
 #include "store/run.h"
 
 namespace ak::cli {
+
+/// What only `kernelbench` reads.
+struct KernelbenchOptions {
+  std::string verb, source, level, problems;
+};
 
 /// Options of all commands; each command reads its own.
 struct Options {
   store::RunRequest request{.device = "auto", .backend = "auto"};  // run, prepare
   std::string input_shape;                                         // as given: "1,256"
   std::filesystem::path run_directory;                             // empty: the default
-  bool fresh = false, json = false, self_test = false;
+  bool fresh = false, json = false, self_test = false, judge_rate = false;
   std::optional<double> minutes;
   std::optional<int64_t> experiments;
   int64_t top = 12, rounds = 25, tune = 0;
-  std::string task, note;
+  std::string task, note, solution, reference;
+  KernelbenchOptions kernelbench;
+  std::string suite;  // bench
+  graph::SuiteFilter rows;
+  std::optional<int64_t> trials;  // of a row
 };
 
 /// Exit codes (docs/formats/command-line.md).

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli/toolchain.h"
+#include "cli/worker_fixtures.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "judge/triton_canary.h"
@@ -22,24 +23,6 @@ std::atomic<bool> stop_flag = false;  // set by a signal handler, which can reac
 extern "C" void on_stop_signal(int) {
   if (stop_flag.exchange(true)) ::_exit(static_cast<int>(Exit::interrupted));
 }
-
-/// Fixtures by the PyTorch worker.
-class WorkerFixtures final : public judge::FixtureSource {
- public:
-  explicit WorkerFixtures(Session& session) : session_(session), directory_("autokernel-fixtures-") {}
-
-  judge::Fixture make(const kernel::Task& task, const Json& test_case) override {
-    const std::filesystem::path own = directory_.path() / std::to_string(made_++);  // the worker's file names are always the same
-    std::filesystem::create_directory(own);
-    const bridge::FixtureFiles files = session_.worker().fixtures(task, test_case, own);
-    return {files.inputs, files.expected};
-  }
-
- private:
-  Session& session_;
-  TemporaryDirectory directory_;
-  int64_t made_ = 0;
-};
 
 search::Ceilings measure_ceilings(judge::JudgeProcess& process) {
   const auto answer = process.call("ceilings", Json::object(), judge_timeout);
@@ -73,15 +56,13 @@ const graph::Families& Session::families() {
 
 bridge::Worker& Session::worker() {
   if (worker_) return *worker_;
-  progress_.phase("start PyTorch and load the model");
+  progress_.phase(run_.request().is_suite() ? "start PyTorch" : "start PyTorch and load the model");
   worker_ = std::make_unique<bridge::ProcessWorker>(bridge::WorkerOptions{.log = file("worker.log")});
   worker_->set_progress([this](const std::string& text, int64_t done, int64_t total) { progress_.phase_progress(text, done, total); });
   const store::RunRequest& request = run_.request();
-  const bridge::LoadedModel loaded = worker_->load({.model = request.model,
-                                                    .input_shape = request.input_shape,
-                                                    .dtype = request.dtype,
-                                                    .device = is_null_device() ? "cpu" : request.device,
-                                                    .seed = request.seed});
+  if (request.is_suite()) return *worker_;
+  const bridge::LoadedModel loaded = worker_->load(
+      {.model = request.model, .input_shape = request.input_shape, .dtype = request.dtype, .device = torch_device(), .seed = request.seed});
   for (const std::string& warning : loaded.warnings) progress_.note(warning);
   return *worker_;
 }
@@ -95,8 +76,8 @@ const compile::Compiler& Session::compiler(kernel::Backend backend) {
 judge::JudgeProcess& Session::judge_process() {
   if (judge_process_) return *judge_process_;
   const std::string& device = run_.request().device;
-  judge_process_ = std::make_unique<judge::JudgeProcess>(judge::judge_beside_program(),
-                                                         judge_opening(device, compiler(kernel::parse_backend(device))));
+  judge_process_ =
+      std::make_unique<judge::JudgeProcess>(judge::judge_beside_program(), judge_opening(device, compiler(kernel::parse_backend(device))));
   return *judge_process_;
 }
 
@@ -113,7 +94,7 @@ judge::Judge& Session::judge_of(const std::string& task) {
     judge_ = std::make_unique<judge::NullJudge>();
   } else {
     if (run_.state(task).backend == kernel::Backend::triton) prove_triton();
-    if (!fixtures_) fixtures_ = std::make_unique<WorkerFixtures>(*this);
+    if (!fixtures_) fixtures_ = std::make_unique<WorkerFixtures>([this]() -> bridge::Worker& { return worker(); }, torch_device());
     judge_ = std::make_unique<judge::ProcessJudge>(run_.task(task), judge_process(), compiler(run_.state(task).backend), *fixtures_);
   }
   judge_task_ = task;

@@ -38,9 +38,11 @@ class Session {
   bool has(const std::string& name) const { return std::filesystem::exists(file(name)); }
   report::Progress& progress() { return progress_; }
   bool is_null_device() const { return run_.request().device == "null"; }
+  /// Where PyTorch works for this run.
+  std::string torch_device() const { return is_null_device() ? "cpu" : run_.request().device; }
 
   const graph::Families& families();
-  /// The worker, with the model of the run loaded.
+  /// The worker, with the model of the run loaded; a suite has none.
   bridge::Worker& worker();
   /// The judge of one task; closes the one before.
   judge::Judge& judge_of(const std::string& task);

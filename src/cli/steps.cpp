@@ -16,6 +16,7 @@
 #include "graph/match.h"
 #include "graph/pattern.h"
 #include "graph/region.h"
+#include "judge/statistic.h"
 #include "kernel/launch_plan.h"
 
 namespace ak::cli {
@@ -26,15 +27,9 @@ namespace fs = std::filesystem;
 constexpr double smallest_share = 0.005;  // of the model's time; below, a task cannot pay for its search
 constexpr int64_t profile_iterations = 10;
 constexpr int64_t baseline_rounds = 15;
-constexpr int confirmation_rounds = 3;       // kernel, baseline, kernel, baseline, …
-constexpr int64_t confirmation_samples = 7;  // of the baseline in each
-
-double median(std::vector<double> values) {
-  AK_CHECK(!values.empty(), "a median has values");
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
+constexpr int confirmation_rounds = 7;       // kernel, baseline, kernel, baseline, …
+constexpr int64_t confirmation_samples = 3;  // of the baseline in each
+constexpr double confirmation_error = 0.05;  // that the interval does not hold the median
 
 /// Medians of the kinds that ran; a kind that failed is announced.
 std::map<std::string, double> baseline_medians(Session& session, const kernel::Task& task, const std::vector<std::string>& kinds,
@@ -44,13 +39,14 @@ std::map<std::string, double> baseline_medians(Session& session, const kernel::T
                                   .seed = session.run().request().seed,
                                   .kinds = kinds,
                                   .rounds = rounds,
-                                  .flush_bytes = session.judge_process().opened().at("flush_bytes")};
+                                  .flush_bytes = session.judge_process().opened().at("flush_bytes"),
+                                  .device = session.torch_device()};
   std::map<std::string, double> medians;
   for (const auto& [kind, times] : session.worker().baseline(request)) {
     if (times.samples_us.empty()) {
       session.progress().note(fmt::format("{}: no {} baseline: {}", task.id, kind, times.error));
     } else {
-      medians[kind] = median(times.samples_us);
+      medians[kind] = judge::median(times.samples_us);
     }
   }
   return medians;
@@ -66,14 +62,14 @@ int64_t bytes_of(const kernel::Task& task, const kernel::Tensor& tensor, const k
   return bytes;
 }
 
-/// The time of a copy (or read) of the bytes that the task must move, on the judge's clock.
+/// The time of a copy (or read) of the bytes that the task must move, on the judge's clock; where arithmetic takes longer, of that.
 double floor_us(Session& session, const kernel::Task& task) {
   int64_t read = 0, written = 0;
   for (const kernel::Tensor& tensor : task.tensors) {
     if (!tensor.absent) (tensor.role == kernel::Role::output ? written : read) += bytes_of(task, tensor, task.workload.front());
   }
   const auto answer = session.judge_process().call("floor", {{"read_bytes", read}, {"write_bytes", written}}, std::chrono::seconds(60));
-  return answer ? answer->at("us").get<double>() : 0;
+  return std::max(answer ? answer->at("us").get<double>() : 0, search::roofline_us(task, session.settings().ceilings));
 }
 
 /// The null device has no clock: a baseline that its made-up kernels sometimes beat.
@@ -91,7 +87,7 @@ store::Baseline measure_baseline(Session& session, const kernel::Task& task) {
   baseline.best_kind = best->first;
   baseline.best_us = best->second;
   baseline.eager_us = baseline.kinds_us.count("eager") != 0 ? baseline.kinds_us.at("eager") : best->second;
-  baseline.floor_us = std::max(floor_us(session, task), search::roofline_us(task, session.settings().ceilings));
+  baseline.floor_us = floor_us(session, task);
   return baseline;
 }
 
@@ -104,23 +100,6 @@ void try_null_candidates(Session& session, const std::string& task) {
 }
 
 fs::path starter_of(const graph::Family& family, kernel::Backend backend) { return family.folder / kernel::file_name(backend); }
-
-/// The incumbent's numbers against the baseline, measured in turn.
-struct Confirmation {
-  double kernel_us = 0, baseline_us = 0;
-  double speedup() const { return kernel_us > 0 ? baseline_us / kernel_us : 0; }
-};
-
-Confirmation confirm(Session& session, const kernel::Task& task, const judge::Candidate& winner, const std::string& kind) {
-  std::vector<double> kernel_us, baseline_us;
-  for (int round = 0; round < confirmation_rounds; ++round) {
-    kernel_us.push_back(session.judge_of(task.id).time_us(winner));
-    const auto medians = baseline_medians(session, task, {kind}, confirmation_samples);
-    if (!medians.empty()) baseline_us.push_back(medians.begin()->second);
-  }
-  if (baseline_us.empty()) baseline_us.push_back(session.run().state(task.id).baseline->best_us);
-  return {median(kernel_us), median(baseline_us)};
-}
 
 /// What the model would need there without the kernel: the same operations as torch.compile runs them. The best baseline may be another way
 /// to write them.
@@ -144,7 +123,7 @@ kernel::Binding unaligned(kernel::Binding binding) {
   return binding;
 }
 
-void write_bundle(Session& session, const kernel::Task& task, const judge::Candidate& winner, const Confirmation& confirmation) {
+void write_bundle(Session& session, const kernel::Task& task, const judge::Candidate& winner, const store::Confirmation& confirmation) {
   const fs::path directory = session.file("bundles") / task.id;
   const std::string text = winner.file.with_defaults(winner.point);
   const kernel::Backend backend = winner.file.backend();
@@ -161,7 +140,7 @@ void write_bundle(Session& session, const kernel::Task& task, const judge::Candi
                  {"backend", kernel::name_of(backend)},
                  {"architecture", backend == kernel::Backend::cpu ? host_architecture() : device::cuda::architecture(0)},
                  {"point", winner.point},
-                 {"speedup_vs_best", confirmation.speedup()},
+                 {"speedup_vs_best", confirmation.speedup},
                  {"us", confirmation.kernel_us},
                  {"baseline_us", confirmation.baseline_us},
                  {"replaces_us", replaced_us(*session.run().state(task.id).baseline)}};
@@ -190,6 +169,11 @@ bool add_task(Session& session, const graph::ProfiledTask& found, kernel::Backen
   if (suffixed) task.id += "." + std::string(kernel::name_of(backend));
   session.run().add_task(task, 100 * found.share, found.profile_json(), read_file(starter), backend);
   return true;
+}
+
+judge::Candidate incumbent_of(Session& session, const std::string& task) {
+  const kernel::KernelFile file = kernel::KernelFile::read(session.run().best_path(task));
+  return {file, file.defaults()};
 }
 
 /// Why a model has no task, for a person.
@@ -274,7 +258,9 @@ plan::Scheduler make_scheduler(Session& session, const plan::Budget& budget, con
     const search::Space space(kernel::KernelFile::read(session.run().best_path(id)), task, session.settings().device_facts);
     facts.push_back(plan::facts_of(task, profile, space.size()));
   }
-  const double total_us = graph::parse_profile(read_json(session.file("profile.json"))).total_us;
+  double total_us = 0;
+  for (const plan::TaskFacts& each : facts) total_us += each.us_per_forward;
+  if (session.has("profile.json")) total_us = graph::parse_profile(read_json(session.file("profile.json"))).total_us;
   plan::Scheduler scheduler(std::move(facts), total_us, budget, session.clock());
   for (const std::string& id : session.run().task_ids()) {
     if (only.empty() || id == only) scheduler.update(session.run().state(id));
@@ -291,6 +277,32 @@ std::string search_kernels(Session& session, const plan::Budget& budget, const s
       stop_requested(), session.clock(), session.progress());
 }
 
+store::Confirmation confirm(Session& session, const std::string& id) {
+  const store::TaskState& state = session.run().state(id);
+  AK_CHECK(state.incumbent && state.baseline, "what is confirmed was judged and has a baseline");
+  if (const store::Confirmation* known = state.confirmed()) return *known;
+  const kernel::Task task = session.run().task(id);
+  const judge::Candidate winner = incumbent_of(session, id);
+  std::vector<double> kernel_us, baseline_us, ratios;
+  for (int round = 0; round < confirmation_rounds; ++round) {
+    kernel_us.push_back(session.judge_of(id).time_us(winner));
+    const auto medians = baseline_medians(session, task, {state.baseline->best_kind}, confirmation_samples);
+    baseline_us.push_back(medians.empty() ? state.baseline->best_us : medians.begin()->second);
+    ratios.push_back(baseline_us.back() / kernel_us.back());
+  }
+  const judge::Interval interval = judge::median_interval(ratios, confirmation_error);
+  const store::Confirmation confirmation{state.incumbent->experiment,
+                                         state.baseline->best_kind,
+                                         judge::median(kernel_us),
+                                         judge::median(baseline_us),
+                                         floor_us(session, task),
+                                         judge::median(ratios),
+                                         interval.low,
+                                         interval.high};
+  session.run().record_confirmation(id, confirmation);
+  return confirmation;
+}
+
 void bundle_winners(Session& session) {
   if (session.is_null_device()) return;
   session.progress().phase("measure winners and baselines in turn");
@@ -298,23 +310,14 @@ void bundle_winners(Session& session) {
     const store::TaskState& state = session.run().state(id);
     const fs::path directory = session.file("bundles") / id;
     if (state.beats_baseline()) {
-      const kernel::Task task = session.run().task(id);
-      const kernel::KernelFile file = kernel::KernelFile::read(session.run().best_path(id));
-      const judge::Candidate winner{file, file.defaults()};
       session.progress().phase_progress(id, 0, 0);
-      const Confirmation confirmation = confirm(session, task, winner, state.baseline->best_kind);
-      session.run().record_event({{"type", "confirmation"},
-                                  {"task", id},
-                                  {"kernel_us", confirmation.kernel_us},
-                                  {"baseline_us", confirmation.baseline_us},
-                                  {"speedup", confirmation.speedup()},
-                                  {"kind", state.baseline->best_kind}});
-      if (confirmation.speedup() > 1) {
-        write_bundle(session, task, winner, confirmation);
+      const store::Confirmation confirmation = confirm(session, id);
+      if (confirmation.speedup > 1) {
+        write_bundle(session, session.run().task(id), incumbent_of(session, id), confirmation);
         continue;
       }
       session.progress().note(fmt::format("{}: the winner does not hold against {} when measured in turn ({:.2f}x); the baseline is kept",
-                                          id, state.baseline->best_kind, confirmation.speedup()));
+                                          id, confirmation.kind, confirmation.speedup));
     }
     fs::remove_all(directory);
   }

@@ -5,14 +5,16 @@
 #include <string>
 
 #include "compile/compiler.h"
+#include "core/file.h"
 #include "core/json.h"
 #include "kernel/kernel_file.h"
 
 namespace ak::cli {
 
-/// For the driver's first GPU where the backend is for GPUs.
+/// For the driver's first GPU where the backend is for GPUs. `cache`: where compiled modules wait.
 /// errors: no compiler, no headers, no GPU.
-std::unique_ptr<compile::Compiler> make_compiler(kernel::Backend backend);
+std::unique_ptr<compile::Compiler> make_compiler(kernel::Backend backend,
+                                                 const std::filesystem::path& cache = cache_directory() / "compile");
 
 /// What to open the judge of a device with (docs/formats/judge.md); compiles the judge's own kernels, where it runs some on a GPU.
 /// `compiler`: of the backend that is called as the device.

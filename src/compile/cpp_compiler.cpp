@@ -82,7 +82,8 @@ CppCompiler CppCompiler::find(const fs::path& include_directory, const fs::path&
               "install g++ 12 or later, or name one in CXX");
 }
 
-CommandResult CppCompiler::run(const Source& source, const fs::path& directory, const std::string& module_name, const Limits& limits) const {
+CommandResult CppCompiler::run(const Source& source, const fs::path& directory, const std::string& module_name,
+                               const Limits& limits) const {
   std::vector<std::string> arguments = {program_.string()};
   arguments.insert(arguments.end(), std::begin(flags), std::end(flags));
   arguments.push_back("-I" + include_directory_.string());

@@ -2,11 +2,6 @@
 #include "compile/nvrtc_main.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <linux/landlock.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -17,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "core/confinement.h"
 #include "core/error.h"
 #include "core/file.h"
 
@@ -68,27 +64,12 @@ void open_builtins(const fs::path& directory) {
   }
 }
 
-void allow(int rules, const fs::path& directory, uint64_t access) {
-  const Descriptor folder(::open(directory.c_str(), O_PATH | O_CLOEXEC));
-  if (!folder.valid()) return;
-  const landlock_path_beneath_attr rule{access, folder.get()};
-  ::syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &rule, 0);
-}
-
-/// By Landlock, where the kernel has it: read `readable`, write in the working directory, connect to nothing.
+/// Read `readable`, write in the working directory, connect to nothing, start nothing.
 void confine(std::span<const fs::path> readable) {
-  constexpr uint64_t read = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR, all = (1u << 13) - 1;  // of version 1
-  struct {
-    uint64_t files = all, network = 3;  // version 4: bind and connect
-  } handled;
-  const long version = ::syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
-  if (version < 1) return;
-  const Descriptor rules(
-      static_cast<int>(::syscall(SYS_landlock_create_ruleset, &handled, version >= 4 ? sizeof handled : sizeof handled.files, 0)));
-  for (const fs::path& directory : readable) allow(rules.get(), directory, read);
-  allow(rules.get(), fs::current_path(), all & ~uint64_t{LANDLOCK_ACCESS_FS_EXECUTE});
-  ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-  ::syscall(SYS_landlock_restrict_self, rules.get(), 0);
+  std::vector<FileRule> rules = {{FileRule::Access::write, fs::current_path()}};
+  for (const fs::path& directory : readable) rules.push_back({FileRule::Access::read, directory});
+  const int version = restrict_files(rules);
+  restrict_calls(Programs::none, version >= landlock_with_signals);
 }
 
 int version(const Nvrtc& nvrtc) {

@@ -13,7 +13,8 @@ class TritonCompiler final : public Compiler {
  public:
   /// `architecture`: "sm_90". `environment`: added to ours, for the server.
   /// errors: see TritonServer.
-  TritonCompiler(const std::filesystem::path& cache_directory, std::string architecture, std::map<std::string, std::string> environment = {});
+  TritonCompiler(const std::filesystem::path& cache_directory, std::string architecture,
+                 std::map<std::string, std::string> environment = {});
 
  private:
   CommandResult run(const Source& source, const std::filesystem::path& directory, const std::string& module_name,

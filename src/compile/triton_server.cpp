@@ -38,7 +38,9 @@ std::map<std::string, std::string> python_environment(std::map<std::string, std:
 
 }  // namespace
 
-TritonServer::TritonServer(std::map<std::string, std::string> environment) : environment_(python_environment(std::move(environment))) { start(); }
+TritonServer::TritonServer(std::map<std::string, std::string> environment) : environment_(python_environment(std::move(environment))) {
+  start();
+}
 
 TritonServer::~TritonServer() {
   alive_.reset();
@@ -49,15 +51,14 @@ void TritonServer::start() {
   process_.reset();
   directory_.emplace("autokernel-triton-");
   const std::string socket = (directory_->path() / "socket").string(), log = (directory_->path() / "log").string();
-  const Descriptor output(::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)), nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const Descriptor output(::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)),
+      nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   Pipe alive = make_pipe(), greeting = make_pipe();
-  process_.emplace(Process::start({.arguments = {bridge::find_python().string(), "-m", "autokernel.triton_backend.server", socket},
-                                   .environment = environment_,
-                                   .descriptors = {{0, nothing.get()},
-                                                   {1, output.get()},
-                                                   {2, output.get()},
-                                                   {3, alive.read_end.get()},
-                                                   {4, greeting.write_end.get()}}}));
+  process_.emplace(Process::start(
+      {.arguments = {bridge::find_python().string(), "-m", "autokernel.triton_backend.server", socket},
+       .environment = environment_,
+       .descriptors = {
+           {0, nothing.get()}, {1, output.get()}, {2, output.get()}, {3, alive.read_end.get()}, {4, greeting.write_end.get()}}}));
   alive_ = std::move(alive.write_end);
   greeting.write_end.reset();
   Json hello;

@@ -84,20 +84,19 @@ double CpuMachine::cold_us(const cpu::Program& program, int samples) {
   return clean.size() >= least_clean_samples ? median(clean) : std::ranges::min(all);
 }
 
-double CpuMachine::floor_us(int64_t read_bytes, int64_t write_bytes) {
+std::map<std::string, double> CpuMachine::floors_us(int64_t read_bytes, int64_t write_bytes) {
   const int64_t source = 0, target = page_aligned(read_bytes) + 4096, blocks = workers_ * shares_per_worker;
   const int64_t total = target + page_aligned(write_bytes);
   std::ranges::fill(builtin_host().arena(total), std::byte{1});
-  double best = 0;
-  for (const char* name : {"builtin.copy", "builtin.stream"}) {
+  std::map<std::string, double> floors;
+  for (const auto& [name, kernel] : {std::pair("memcpy", "builtin.copy"), std::pair("stream", "builtin.stream")}) {
     cpu::Program program;
     program.arguments = {pointer(source), integer(read_bytes), pointer(target), integer(write_bytes), integer(blocks)};
-    program.launches = {builtin_launch(name, blocks, 5)};
-    const double us = cold_us(program, floor_samples);
-    best = best == 0 ? us : std::min(best, us);
+    program.launches = {builtin_launch(kernel, blocks, 5)};
+    floors[name] = cold_us(program, floor_samples);
     if (write_bytes == 0) break;
   }
-  return best;
+  return floors;
 }
 
 Json CpuMachine::ceilings() {

@@ -17,7 +17,7 @@ class CpuMachine final : public Machine {
   std::unique_ptr<device::Host> new_host(const std::filesystem::path& module) override;
   void flush() override { flusher_.flush(); }
   int64_t flush_bytes() const override { return flusher_.bytes(); }
-  double floor_us(int64_t read_bytes, int64_t write_bytes) override;
+  std::map<std::string, double> floors_us(int64_t read_bytes, int64_t write_bytes) override;
   Json ceilings() override;
   bool has_spare_cpu(int workers) const override;
   bool lost() const override { return false; }

@@ -31,38 +31,47 @@ std::unique_ptr<device::Host> CudaMachine::new_host(const std::filesystem::path&
   return std::make_unique<cuda::Host>(context_, module, facts_);
 }
 
-double CudaMachine::median_us(const std::function<cuda::CUresult()>& enqueue, int samples) {
-  std::vector<double> times;
+std::map<std::string, double> CudaMachine::medians_us(const std::map<std::string, std::function<cuda::CUresult()>>& enqueue, int samples) {
+  std::map<std::string, std::vector<double>> times;
   for (int i = 0; i <= samples; ++i) {
-    const cuda::Context::Timed timed = context_.timed(enqueue, longest_seconds);
-    if (timed.timed_out) throw Error("a kernel of the judge's own does not end", "is another program using the GPU? see nvidia-smi");
-    cuda::check(timed.result, "run a kernel of the judge's own");
-    if (i > 0) times.push_back(timed.us);
+    for (const auto& [name, work] : enqueue) {
+      const cuda::Context::Timed timed = context_.timed(work, longest_seconds);
+      if (timed.timed_out) throw Error("a kernel of the judge's own does not end", "is another program using the GPU? see nvidia-smi");
+      cuda::check(timed.result, "run a kernel of the judge's own");
+      if (i > 0) times[name].push_back(timed.us);
+    }
   }
-  return median(times);
+  std::map<std::string, double> medians;
+  for (const auto& [name, of_it] : times) medians[name] = median(of_it);
+  return medians;
 }
 
-double CudaMachine::floor_us(int64_t read_bytes, int64_t write_bytes) {
+double CudaMachine::median_us(const std::function<cuda::CUresult()>& enqueue, int samples) {
+  return medians_us({{"it", enqueue}}, samples).at("it");
+}
+
+std::map<std::string, double> CudaMachine::floors_us(int64_t read_bytes, int64_t write_bytes) {
   const int64_t read = (read_bytes + vector_bytes - 1) / vector_bytes, write = (write_bytes + vector_bytes - 1) / vector_bytes;
   const cuda::Arena arena = context_.take_arena(std::max<int64_t>((read + write) * vector_bytes, 1));
-  const auto given = [&](const auto& enqueue) { return median_us(enqueue, floor_samples); };
   const auto source = arena.device, target = arena.device + static_cast<uint64_t>(read * vector_bytes);
-  const cuda::Launch moving = context_.builtin("builtin_move", (std::max(read, write) + block_vectors - 1) / block_vectors, 256,
-                                               {source, static_cast<uint64_t>(read), target, static_cast<uint64_t>(write)});
-  double best = given([&] { return context_.launch(moving); });
+  std::map<std::string, std::function<cuda::CUresult()>> means;
+  const auto add = [&](const std::string& name, const cuda::Launch& launch) {
+    means[name] = [this, launch] { return context_.launch(launch); };
+  };
+  add("move", context_.builtin("builtin_move", (std::max(read, write) + block_vectors - 1) / block_vectors, 256,
+                               {source, static_cast<uint64_t>(read), target, static_cast<uint64_t>(write)}));
   if (write == 0) {
-    const int64_t sms = facts_.find("sm_count")->second;
-    for (const int64_t blocks : {2 * sms, 4 * sms}) {
-      const cuda::Launch reading = context_.builtin("builtin_read", blocks, 512, {source, static_cast<uint64_t>(read), source});
-      best = std::min(best, given([&] { return context_.launch(reading); }));
-    }
+    for (const int64_t blocks : {2, 4})
+      add("read_" + std::to_string(blocks),
+          context_.builtin("builtin_read", blocks * facts_.find("sm_count")->second, 512, {source, static_cast<uint64_t>(read), source}));
   } else if (read == write) {
-    best = std::min(best, given([&] {
-                      return cuda::driver().cuMemcpyDtoDAsync(target, source, static_cast<size_t>(write * vector_bytes), context_.stream());
-                    }));
+    means["memcpy"] = [&] {
+      return cuda::driver().cuMemcpyDtoDAsync(target, source, static_cast<size_t>(write * vector_bytes), context_.stream());
+    };
   }
+  const std::map<std::string, double> floors = medians_us(means, floor_samples);
   context_.give_back(arena);
-  return best;
+  return floors;
 }
 
 double CudaMachine::rate_of(const char* kernel, int64_t flops_a_round) {

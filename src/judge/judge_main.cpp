@@ -1,4 +1,5 @@
-// The program autokernel-judge: the judge itself, or with --host a candidate host, or with --nvrtc the CUDA compiler.
+// The program autokernel-judge: the judge itself, or with --host a candidate host, or with --nvrtc the CUDA compiler, or with
+// --confine the way into the sandbox for another program.
 #include <signal.h>
 
 #include <cstdio>
@@ -8,11 +9,13 @@
 #include "core/channel.h"
 #include "core/error.h"
 #include "device/cpu/host_main.h"
+#include "judge/confine_main.h"
 #include "judge/server.h"
 
 int main(int count, char** arguments) {
   if (count > 1 && std::strcmp(arguments[1], "--host") == 0) return ak::device::cpu::host_main(count, arguments);
   if (count > 1 && std::strcmp(arguments[1], "--nvrtc") == 0) return ak::compile::nvrtc_main(count, arguments);
+  if (count > 1 && std::strcmp(arguments[1], "--confine") == 0) return ak::judge::confine_main(count, arguments);
   if (count > 1 && std::strcmp(arguments[1], "--version") == 0) {
     std::puts("autokernel-judge " AK_VERSION);
     return 0;

@@ -1,14 +1,22 @@
 // What the judge needs of a device beyond a candidate's launches: hosts, cold caches, floors and ceilings on the same clock.
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <string>
 
 #include "core/expression.h"
 #include "core/json.h"
 #include "device/host.h"
 
 namespace ak::judge {
+
+/// The fastest of several means.
+inline double least(const std::map<std::string, double>& us_by_means) {
+  return std::ranges::min_element(us_by_means, {}, [](const auto& each) { return each.second; })->second;
+}
 
 class Machine {
  public:
@@ -24,8 +32,9 @@ class Machine {
   /// Empty the caches, unless a launch does so by itself.
   virtual void flush() = 0;
   virtual int64_t flush_bytes() const = 0;
-  /// Of a copy, or read, of so many bytes.
-  virtual double floor_us(int64_t read_bytes, int64_t write_bytes) = 0;
+  /// Medians of a copy, or read, of so many bytes by each means that there is (docs/formats/judge.md).
+  virtual std::map<std::string, double> floors_us(int64_t read_bytes, int64_t write_bytes) = 0;
+  double floor_us(int64_t read_bytes, int64_t write_bytes) { return least(floors_us(read_bytes, write_bytes)); }
   /// Measured rates (docs/formats/judge.md).
   virtual Json ceilings() = 0;
 

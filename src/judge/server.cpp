@@ -135,7 +135,8 @@ double Server::timeout_seconds(const CaseData& data) const {
 Json Server::floor(const Json& arguments) {
   const int64_t read_bytes = arguments.at("read_bytes"), write_bytes = arguments.at("write_bytes");
   if (read_bytes < 0 || write_bytes < 0) throw Error("a floor is of 0 bytes or more");
-  return {{"us", machine_->floor_us(read_bytes, write_bytes)}};
+  const std::map<std::string, double> floors = machine_->floors_us(read_bytes, write_bytes);
+  return {{"us", least(floors)}, {"by", floors}};
 }
 
 std::optional<Finding> Server::check_once(Bench& bench, int workers) {

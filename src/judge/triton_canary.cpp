@@ -46,7 +46,8 @@ void write_fixture(const std::filesystem::path& directory) {
                     {{"x.shape", shape}, {"x.strides", strides}, {"x.offset", "0"}, {"x.dtype", "float32"}});
   const NamedTensor answers[] = {{"out.reference", Dtype::float64, {rows, columns}, bytes_of(out)},
                                  {"out.eager", Dtype::float64, {rows, columns}, bytes_of(out)}};
-  write_safetensors(directory / "expected.safetensors", answers, {{"out.shape", shape}, {"out.strides", strides}, {"out.dtype", "float32"}});
+  write_safetensors(directory / "expected.safetensors", answers,
+                    {{"out.shape", shape}, {"out.strides", strides}, {"out.dtype", "float32"}});
 }
 
 Json candidate_of(const kernel::Task& task, const compile::Compiler& compiler, const std::filesystem::path& canary, const Bindings& facts) {

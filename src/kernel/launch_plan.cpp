@@ -77,7 +77,8 @@ class Concretiser {
 
   Argument argument(const std::string& text, const Bindings& names, const std::string& where) const {
     for (const Tensor& tensor : task_.tensors) {
-      if (tensor.name == text) return {tensor.absent ? Argument::Kind::null : Argument::Kind::tensor, text, 0, 0, aligned_ && !tensor.absent};
+      if (tensor.name == text)
+        return {tensor.absent ? Argument::Kind::null : Argument::Kind::tensor, text, 0, 0, aligned_ && !tensor.absent};
     }
     for (const Scratch& scratch : file_.scratch()) {
       if (scratch.name == text) return {Argument::Kind::scratch, text, 0, 0, file_.backend() == Backend::triton};
@@ -186,7 +187,11 @@ ConcretePlan make_concrete(const KernelFile& file, const Task& task, const Bindi
 Json to_json(const ConcretePlan& plan) {
   Json scratch = Json::array();
   for (const ConcreteScratch& each : plan.scratch) {
-    scratch.push_back({{"name", each.name}, {"bytes", each.bytes}, {"zeroed", each.zeroed}, {"per_worker", each.per_worker}, {"alignment", each.alignment}});
+    scratch.push_back({{"name", each.name},
+                       {"bytes", each.bytes},
+                       {"zeroed", each.zeroed},
+                       {"per_worker", each.per_worker},
+                       {"alignment", each.alignment}});
   }
   return {{"launches", to_json(plan.launches)}, {"prepare", to_json(plan.prepares)}, {"scratch", std::move(scratch)}};
 }

@@ -12,7 +12,7 @@
 namespace ak::kernel {
 namespace {
 
-constexpr int64_t divisor = 16;         // of what Triton knows to be divisible
+constexpr int64_t divisor = 16;          // of what Triton knows to be divisible
 constexpr size_t trailing_pointers = 2;  // at most: of scratch for the kernel, of scratch for a profiler
 
 bool is_constant_one(const Argument& argument) { return argument.kind == Argument::Kind::integer && argument.integer == 1; }
@@ -56,7 +56,7 @@ struct Entry {
   std::string kernel;
   int64_t image, threads, cluster, shared_bytes;
   bool cooperative;
-  std::vector<int64_t> parameters;                         // sizes in bytes
+  std::vector<int64_t> parameters;                   // sizes in bytes
   std::vector<std::pair<int64_t, int64_t>> scratch;  // bytes a block and alignment, as many as pointers may follow
 };
 

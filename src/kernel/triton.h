@@ -9,7 +9,8 @@
 
 namespace ak::kernel {
 
-/// Of a concrete plan's launches, prepares first: types of the arguments with what Triton's own launcher would specialise on, and constexprs.
+/// Of a concrete plan's launches, prepares first: types of the arguments with what Triton's own launcher would specialise on, and
+/// constexprs.
 Json triton_specification(const KernelFile& file, const Task& task, const Point& point, const ConcretePlan& plan);
 
 /// The plan as its module wants it launched: blocks, clusters, shared memory, arguments, and the scratch that the compiler adds.

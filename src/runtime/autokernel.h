@@ -19,6 +19,9 @@ AK_API char* ak_match(const char* graph_json, const char* patterns_json, const c
 /// that names it may be cached across processes.
 AK_API int64_t ak_open(const char* bundle_directory, const char* call_json);
 
+/// The launches of a bundle for one call site, every number evaluated for this machine: {"launches", "prepare", "scratch", "macros"}.
+AK_API char* ak_plan(const char* bundle_directory, const char* call_json);
+
 /// Give torch.ops.autokernel.call1 ... call8 their implementation for the CPU, and for CUDA where PyTorch has it, through PyTorch's C shim
 /// in this process. 0, or -1.
 AK_API int ak_register(void);

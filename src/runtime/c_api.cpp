@@ -69,6 +69,13 @@ int64_t ak_open(const char* bundle_directory, const char* call_json) {
   });
 }
 
+char* ak_plan(const char* bundle_directory, const char* call_json) {
+  return guarded<char*>(nullptr, [&] {
+    const ak::runtime::Surroundings here{ak::runtime::torch_threads, ak::device::cuda::driver};
+    return allocated(ak::runtime::plan_of_bundle(bundle_directory, call_json, here));
+  });
+}
+
 int ak_register(void) {
   return guarded<int>(-1, [] {
     static const bool once = (ak::runtime::register_operators(find_instance), true);

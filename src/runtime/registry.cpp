@@ -50,8 +50,11 @@ Bundle read_bundle(const path& directory) try {
   throw Error((directory / "bundle.json").string() + ": " + error.what(), "export the run again");
 }
 
-kernel::ConcretePlan plan_of(const Bundle& bundle, const kernel::Binding& binding, const Bindings& facts) {
-  return kernel::make_concrete(kernel::KernelFile::read(bundle.directory / bundle.kernel_file), bundle.task, binding, bundle.point, facts);
+/// As `module` of the bundle wants it launched.
+kernel::ConcretePlan plan_of(const Bundle& bundle, const std::string& module, const kernel::Binding& binding, const Bindings& facts) {
+  const auto file = kernel::KernelFile::read(bundle.directory / bundle.kernel_file);
+  kernel::ConcretePlan plan = kernel::make_concrete(file, bundle.task, binding, bundle.point, facts);
+  return file.backend() == kernel::Backend::triton ? kernel::with_triton_module(std::move(plan), bundle.directory / module) : plan;
 }
 
 /// Before the module is loaded: an instruction that the processor lacks ends the process.
@@ -101,9 +104,14 @@ int64_t number_of(const Bundle& bundle, const std::string& call_json) {
 std::shared_ptr<Instance> make_cpu_instance(const Bundle& bundle, CallSite site, const Surroundings& surroundings) {
   require_runs_here(bundle);
   const int64_t workers = surroundings.threads();
-  const auto plan = plan_of(bundle, site.binding, {{"workers", workers}});
+  const auto plan = plan_of(bundle, bundle.module, site.binding, {{"workers", workers}});
   auto module = std::make_unique<KernelModule>((bundle.directory / bundle.module).string());
   return std::make_shared<CpuInstance>(std::move(site), plan, std::move(module), workers, weights_of(bundle.task));
+}
+
+Bindings gpu_facts(int index, const Surroundings& surroundings) {
+  const PrimaryContext context(index, surroundings.driver());
+  return device::cuda::facts(context.device(), surroundings.driver());
 }
 
 std::shared_ptr<Instance> make_cuda_instance(const Bundle& bundle, const CallSite& site, const Surroundings& surroundings) {
@@ -115,10 +123,8 @@ std::shared_ptr<Instance> make_cuda_instance(const Bundle& bundle, const CallSit
                 "run `autokernel verify` of its run on this machine, which compiles it again");
   const Bindings facts = device::cuda::facts(context->device(), driver);
   const auto make = [&](const kernel::Binding& binding, const std::string& name, std::unique_ptr<PrimaryContext> own) {
-    const path module = bundle.directory / name;
-    kernel::ConcretePlan plan = plan_of(bundle, binding, facts);
-    if (bundle.backend == "triton") plan = kernel::with_triton_module(std::move(plan), module);
-    return std::make_unique<CudaInstance>(site, plan, std::move(own), device::cuda::read_images(module), weights_of(bundle.task));
+    return std::make_unique<CudaInstance>(site, plan_of(bundle, name, binding, facts), std::move(own),
+                                          device::cuda::read_images(bundle.directory / name), weights_of(bundle.task));
   };
   std::shared_ptr<CudaInstance> instance = make(site.binding, bundle.module, std::move(context));
   if (!bundle.unaligned_module.empty()) {
@@ -138,6 +144,16 @@ std::shared_ptr<Instance> make_instance(const Bundle& bundle, const std::string&
 }
 
 }  // namespace
+
+std::string plan_of_bundle(const std::string& bundle_directory, const std::string& call_json, const Surroundings& surroundings) {
+  const Bundle bundle = read_bundle(bundle_directory);
+  const CallSite site = parse_call_site(call_json);
+  require_in_workload(bundle, site.binding);
+  const Bindings facts = site.gpu ? gpu_facts(*site.gpu, surroundings) : Bindings{{"workers", surroundings.threads()}};
+  Json plan = kernel::to_json(plan_of(bundle, bundle.module, site.binding, facts));
+  plan["macros"] = kernel::macros(kernel::KernelFile::read(bundle.directory / bundle.kernel_file), bundle.task, bundle.point);
+  return plan.dump();
+}
 
 int64_t Registry::open(const std::string& bundle_directory, const std::string& call_json, const Surroundings& surroundings) {
   const Bundle bundle = read_bundle(bundle_directory);

@@ -18,6 +18,10 @@ struct Surroundings {
   std::function<const device::cuda::Driver&()> driver;
 };
 
+/// The bundle's plan made concrete for the call site, as JSON (docs/formats/bundle.md): for those who launch it by themselves.
+/// errors: no bundle there, a call that its task does not have, a plan that does not fit, no such GPU.
+std::string plan_of_bundle(const std::string& bundle_directory, const std::string& call_json, const Surroundings& surroundings);
+
 class Registry {
  public:
   /// Open the bundle for the call site, or count another user of the instance that is open for the same content.

@@ -76,4 +76,22 @@ Baseline baseline_from_json(const Json& json) {
           json.at("floor_us")};
 }
 
+Json to_json(const std::string& task, const Confirmation& confirmation) {
+  return {{"type", "confirmation"},
+          {"task", task},
+          {"experiment", confirmation.experiment},
+          {"kind", confirmation.kind},
+          {"kernel_us", confirmation.kernel_us},
+          {"baseline_us", confirmation.baseline_us},
+          {"floor_us", confirmation.floor_us},
+          {"speedup", confirmation.speedup},
+          {"ci_low", confirmation.ci_low},
+          {"ci_high", confirmation.ci_high}};
+}
+
+Confirmation confirmation_from_json(const Json& json) {
+  return {json.at("experiment"), json.at("kind"),    json.at("kernel_us"), json.at("baseline_us"),
+          json.at("floor_us"),   json.at("speedup"), json.at("ci_low"),    json.at("ci_high")};
+}
+
 }  // namespace ak::store

@@ -16,4 +16,7 @@ Trial trial_from_json(const Json& json);
 Json to_json(const std::string& task, const Baseline& baseline);
 Baseline baseline_from_json(const Json& json);
 
+Json to_json(const std::string& task, const Confirmation& confirmation);
+Confirmation confirmation_from_json(const Json& json);
+
 }  // namespace ak::store

@@ -80,6 +80,7 @@ struct Run::State {
       order.push_back(state.id);
     }
     if (type == "baseline") task(record.at("task")).baseline = baseline_from_json(record);
+    if (type == "confirmation") task(record.at("task")).confirmation = confirmation_from_json(record);
     if (type == "trial") replay_trial(trial_from_json(record));
     if (type == "move_on") task(record.at("task")).moved_on = record.at("reason").get<std::string>();
     if (type == "reopen") task(record.at("task")).moved_on.reset();
@@ -264,6 +265,11 @@ int64_t Run::record(Trial trial, const std::string& kernel_text) {
     write_file(kernel_path(task), kernel_text);
   }
   return experiment;
+}
+
+void Run::record_confirmation(const std::string& task, const Confirmation& confirmation) {
+  state_->append(to_json(task, confirmation));
+  state_->task(task).confirmation = confirmation;
 }
 
 void Run::move_on(const std::string& task, const std::string& reason) {

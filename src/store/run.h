@@ -15,12 +15,13 @@
 
 namespace ak::store {
 
-/// What identifies a run; run.toml.
+/// What identifies a run; run.toml. `suite:NAME` is a model whose tasks are the shapes of a suite.
 struct RunRequest {
   std::string model;
-  std::vector<int64_t> input_shape;  // empty: the factory's own inputs
+  std::vector<int64_t> input_shape;                                // empty: the factory's own inputs
   std::string dtype = "float32", device = "cpu", backend = "cpu";  // of backends also "both": cuda and triton
   int64_t seed = 1;
+  bool is_suite() const { return model.starts_with("suite:"); }
 };
 
 /// One judged candidate, as the journal holds it.
@@ -40,6 +41,14 @@ struct Baseline {
   double best_us = 0, eager_us = 0, floor_us = 0;
 };
 
+/// An incumbent and the best baseline, measured in turn.
+struct Confirmation {
+  int64_t experiment = 0;  // that made the incumbent
+  std::string kind;        // of the baseline
+  double kernel_us = 0, baseline_us = 0, floor_us = 0;
+  double speedup = 1, ci_low = 1, ci_high = 1;  // median of the ratios of the turns, and the interval of that median
+};
+
 /// What the journal says of one task.
 struct TaskState {
   std::string id, family;
@@ -49,6 +58,11 @@ struct TaskState {
   std::optional<Trial> incumbent;  // the best kept trial
   std::vector<Trial> trials;
   std::optional<std::string> moved_on;  // reason
+  std::optional<Confirmation> confirmation;
+  /// The confirmation of the present incumbent.
+  const Confirmation* confirmed() const {
+    return incumbent && confirmation && confirmation->experiment == incumbent->experiment ? &*confirmation : nullptr;
+  }
   bool beats_baseline() const { return incumbent && baseline && incumbent->median_us > 0 && incumbent->median_us < baseline->best_us; }
 };
 
@@ -83,6 +97,7 @@ class Run {
   /// Journal first, then results.tsv, then (where kept) best.*, kernel.* and history/.
   /// Returns the experiment's number.
   int64_t record(Trial trial, const std::string& kernel_text);
+  void record_confirmation(const std::string& task, const Confirmation& confirmation);
   void move_on(const std::string& task, const std::string& reason);
   void reopen_task(const std::string& task);
   void record_event(const Json& record);  // e.g. verification

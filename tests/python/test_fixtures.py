@@ -16,6 +16,7 @@ class Session:
     def __init__(self, directory):
         self.directory = str(directory)
         self.loaded = None
+        self.ways = None
 
     def families_directory(self, arguments):
         return self.directory

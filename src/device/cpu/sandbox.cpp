@@ -1,89 +1,54 @@
-// Landlock and seccomp without libraries: rule set with no rule, and a list of allowed calls as a BPF program.
+// Landlock with no rule, and a list of allowed calls for seccomp.
 #include "device/cpu/sandbox.h"
 
 #include <errno.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/landlock.h>
 #include <linux/seccomp.h>
-#include <sched.h>
-#include <signal.h>
-#include <stddef.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <vector>
+#include "core/call_filter.h"
+#include "core/confinement.h"
+#include "core/error.h"
 
 namespace ak::device::cpu {
 namespace {
 
-#if defined(__x86_64__)
-constexpr uint32_t architecture = AUDIT_ARCH_X86_64;
-#elif defined(__aarch64__)
-constexpr uint32_t architecture = AUDIT_ARCH_AARCH64;
-#endif
-
-using Program = std::vector<sock_filter>;
-
-sock_filter statement(int code, uint32_t value) { return BPF_STMT(static_cast<uint16_t>(code), value); }
-sock_filter jump(int code, uint32_t value, size_t if_true, size_t if_false) {
-  return BPF_JUMP(static_cast<uint16_t>(BPF_JMP | code | BPF_K), value, static_cast<uint8_t>(if_true), static_cast<uint8_t>(if_false));
-}
-sock_filter load(size_t offset) { return statement(BPF_LD | BPF_W | BPF_ABS, static_cast<uint32_t>(offset)); }
-sock_filter load_argument(size_t index, bool upper_half = false) {
-  return load(offsetof(seccomp_data, args) + 8 * index + (upper_half ? 4 : 0));
-}
-sock_filter result(uint32_t action) { return statement(BPF_RET | BPF_K, action); }
+using Body = CallFilter::Body;
 
 constexpr uint32_t allow = SECCOMP_RET_ALLOW, trap_call = SECCOMP_RET_TRAP | refused_call, trap_memory = SECCOMP_RET_TRAP | refused_memory;
-constexpr uint32_t answer(int error) { return SECCOMP_RET_ERRNO | static_cast<uint32_t>(error); }
-
-/// `body`, which returns on every path, for the call `number`; the number stays loaded otherwise.
-void when(Program& program, long number, const Program& body) {
-  program.push_back(jump(BPF_JEQ, static_cast<uint32_t>(number), 0, body.size()));
-  program.insert(program.end(), body.begin(), body.end());
-}
-
-/// Refuse where any of `bits` is set in the lower half of an argument.
-void refuse_bits(Program& program, size_t argument, uint32_t bits) {
-  program.push_back(load_argument(argument));
-  program.push_back(jump(BPF_JSET, bits, 0, 1));
-  program.push_back(result(trap_call));
-}
 
 /// Refuse a length above `maximum_bytes`.
-void limit_length(Program& program, size_t argument, int64_t maximum_bytes) {
-  program.push_back(load_argument(argument, true));
-  program.push_back(jump(BPF_JEQ, static_cast<uint32_t>(maximum_bytes >> 32), 0, 3));  // equal upper halves: the lower decide
-  program.push_back(load_argument(argument));
-  program.push_back(jump(BPF_JGT, static_cast<uint32_t>(maximum_bytes), 2, 0));
-  program.push_back(result(allow));
-  program.push_back(jump(BPF_JGE, static_cast<uint32_t>(maximum_bytes >> 32), 0, 1));
-  program.push_back(result(trap_memory));
-  program.push_back(result(allow));
+void limit_length(Body& body, size_t argument, int64_t maximum_bytes) {
+  const auto upper = static_cast<uint32_t>(maximum_bytes >> 32), lower = static_cast<uint32_t>(maximum_bytes);
+  body.push_back(CallFilter::load_argument(argument, true));
+  body.push_back(CallFilter::jump(BPF_JEQ, upper, 0, 3));  // equal upper halves: the lower decide
+  body.push_back(CallFilter::load_argument(argument));
+  body.push_back(CallFilter::jump(BPF_JGT, lower, 2, 0));
+  body.push_back(CallFilter::result(allow));
+  body.push_back(CallFilter::jump(BPF_JGE, upper, 0, 1));
+  body.push_back(CallFilter::result(trap_memory));
+  body.push_back(CallFilter::result(allow));
 }
 
-Program mapping(FilterStage stage, int64_t largest_mapping_bytes) {
-  Program body;
+Body mapping(FilterStage stage, int64_t largest_mapping_bytes) {
+  Body body;
   if (stage == FilterStage::running) {
-    refuse_bits(body, 2, PROT_EXEC);
-    refuse_bits(body, 3, MAP_SHARED);
+    CallFilter::when_bits(body, 2, PROT_EXEC, trap_call);
+    CallFilter::when_bits(body, 3, MAP_SHARED, trap_call);
   }
   limit_length(body, 1, largest_mapping_bytes);
   return body;
 }
 
-Program protection(FilterStage stage) {
-  Program body;
-  if (stage == FilterStage::running) refuse_bits(body, 2, PROT_EXEC);
-  body.push_back(result(allow));
+Body protection(FilterStage stage) {
+  Body body;
+  if (stage == FilterStage::running) CallFilter::when_bits(body, 2, PROT_EXEC, trap_call);
+  body.push_back(CallFilter::result(allow));
   return body;
 }
-
-Program only_argument(uint32_t value) { return {load_argument(0), jump(BPF_JEQ, value, 0, 1), result(allow), result(trap_call)}; }
 
 constexpr long allowed_calls[] = {
     SYS_futex,
@@ -123,28 +88,27 @@ constexpr long allowed_calls[] = {
     SYS_membarrier,
 };
 
-Program filter(FilterStage stage, int64_t largest_mapping_bytes) {
-  Program program = {load(offsetof(seccomp_data, arch)), jump(BPF_JEQ, architecture, 1, 0), result(SECCOMP_RET_KILL_PROCESS),
-                     load(offsetof(seccomp_data, nr))};
-  for (const long number : allowed_calls) when(program, number, {result(allow)});
-  when(program, SYS_mmap, mapping(stage, largest_mapping_bytes));
-  when(program, SYS_mprotect, protection(stage));
-  Program growth;
+CallFilter filter(FilterStage stage, int64_t largest_mapping_bytes) {
+  CallFilter filter;
+  const auto answer = [&](long number, uint32_t action) { filter.when(number, {CallFilter::result(action)}); };
+  for (const long number : allowed_calls) answer(number, allow);
+  filter.when(SYS_mmap, mapping(stage, largest_mapping_bytes));
+  filter.when(SYS_mprotect, protection(stage));
+  Body growth;
   limit_length(growth, 2, largest_mapping_bytes);
-  when(program, SYS_mremap, growth);
-  when(program, SYS_clone3, {result(answer(ENOSYS))});  // the C library then uses clone, which is refused
-  when(program, SYS_tgkill, only_argument(static_cast<uint32_t>(::getpid())));
-  when(program, SYS_ioctl, {result(answer(ENOTTY))});
-  when(program, SYS_sched_setaffinity, {result(answer(EPERM))});
-  if (stage == FilterStage::loading)
-    when(program, SYS_prctl, {load_argument(0), jump(BPF_JEQ, PR_SET_DUMPABLE, 0, 1), result(allow), result(answer(EPERM))});
-  when(program, SYS_prctl, {result(answer(EPERM))});
+  filter.when(SYS_mremap, growth);
+  answer(SYS_clone3, answer_with(ENOSYS));  // the C library then uses clone, which is refused
+  filter.when(SYS_tgkill, CallFilter::only_argument(0, static_cast<uint32_t>(::getpid()), trap_call));
+  answer(SYS_ioctl, answer_with(ENOTTY));
+  answer(SYS_sched_setaffinity, answer_with(EPERM));
   if (stage == FilterStage::loading) {
-    when(program, SYS_openat, {result(allow)});
-    when(program, SYS_seccomp, {result(allow)});
+    filter.when(SYS_prctl, CallFilter::only_argument(0, PR_SET_DUMPABLE, answer_with(EPERM)));
+    answer(SYS_openat, allow);
+    answer(SYS_seccomp, allow);
   }
-  program.push_back(result(trap_call));
-  return program;
+  answer(SYS_prctl, answer_with(EPERM));
+  filter.otherwise(trap_call);
+  return filter;
 }
 
 struct CallName {
@@ -218,24 +182,14 @@ bool limit_process([[maybe_unused]] int64_t memory_bytes) {
 bool hide_process() { return ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0; }
 
 bool close_files() {
-  const long version = ::syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
-  if (version < 1) return false;
-  landlock_ruleset_attr attributes{};
-  attributes.handled_access_fs = (1u << 13) - 1;               // all of version 1
-  if (version >= 2) attributes.handled_access_fs |= 1u << 13;  // refer
-  if (version >= 3) attributes.handled_access_fs |= 1u << 14;  // truncate
-  const long rules = ::syscall(SYS_landlock_create_ruleset, &attributes, sizeof attributes, 0);
-  if (rules < 0) return false;
-  const bool restricted = ::syscall(SYS_landlock_restrict_self, rules, 0) == 0;
-  ::close(static_cast<int>(rules));
-  return restricted;
+  try {
+    return restrict_files({}) > 0;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
-bool filter_calls(FilterStage stage, int64_t largest_mapping_bytes) {
-  Program program = filter(stage, largest_mapping_bytes);
-  const sock_fprog list{static_cast<unsigned short>(program.size()), program.data()};
-  return ::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &list) == 0;
-}
+bool filter_calls(FilterStage stage, int64_t largest_mapping_bytes) { return filter(stage, largest_mapping_bytes).install(); }
 
 const char* name_of_call(int number) {
   for (const CallName& each : call_names) {

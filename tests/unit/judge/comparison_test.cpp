@@ -144,6 +144,20 @@ TEST(Comparison, strided_outputs_are_read_by_their_strides) {
   EXPECT_TRUE(compare_floats(expectation, {1, 2, 3, 4, 5, 6}));
 }
 
+TEST(Comparison, where_eager_has_no_number_its_error_counts_as_half_an_ulp) {
+  Expectation expectation({1, 4}, {0.5, 0.5, 0.5, 1e-6});
+  const auto got = [&](float error) {
+    auto values = expectation.rounded();
+    values[3] += error;
+    return values;
+  };
+  ASSERT_TRUE(compare_floats(expectation, got(1e-7f)));
+  for (double& eager : expectation.eager) eager = not_a_number;
+  expectation.refresh();
+  EXPECT_FALSE(compare_floats(expectation, got(1e-7f)));
+  EXPECT_TRUE(compare_floats(expectation, got(1e-5f)));
+}
+
 TEST(Comparison, integers_are_equal_to_the_reference_or_to_eager) {
   const std::vector<int64_t> reference = {3, 9, -1}, eager = {3, 8, -1};
   OutputTensor output;

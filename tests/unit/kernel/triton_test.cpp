@@ -110,8 +110,7 @@ TEST(TritonSpecification, nothing_is_said_of_tensors_that_may_lie_anywhere) {
 }
 
 TEST(TritonSpecification, constexprs_are_the_tunables_the_options_and_the_launchs_own) {
-  EXPECT_EQ(specified(plan())["constexprs"],
-            Json({{"TILE", 512}, {"NUM_WARPS", 2}, {"WEIGHT_OFFSET", 1}, {"BLOCK", 128}, {"ROWS", 4}}));
+  EXPECT_EQ(specified(plan())["constexprs"], Json({{"TILE", 512}, {"NUM_WARPS", 2}, {"WEIGHT_OFFSET", 1}, {"BLOCK", 128}, {"ROWS", 4}}));
 }
 
 TEST(TritonPlan, grids_see_the_launchs_constexprs) { EXPECT_EQ(plan().launches[0].grid[0], 3); }
@@ -128,8 +127,8 @@ TEST(TritonPlan, a_module_says_how_it_is_launched) {
   using Kind = Argument::Kind;
   std::vector<Kind> kinds;
   for (const Argument& argument : launch.arguments) kinds.push_back(argument.kind);
-  EXPECT_THAT(kinds, testing::ElementsAre(Kind::tensor, Kind::tensor, Kind::scratch, Kind::integer32, Kind::integer32, Kind::integer, Kind::real,
-                                          Kind::scratch, Kind::null));
+  EXPECT_THAT(kinds, testing::ElementsAre(Kind::tensor, Kind::tensor, Kind::scratch, Kind::integer32, Kind::integer32, Kind::integer,
+                                          Kind::real, Kind::scratch, Kind::null));
   ASSERT_EQ(completed.scratch.size(), 2u);
   EXPECT_EQ(completed.scratch[1].bytes, 6 * 128);
   EXPECT_EQ(completed.scratch[1].alignment, 128);

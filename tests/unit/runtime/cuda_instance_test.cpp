@@ -71,8 +71,8 @@ class CudaInstanceTest : public testing::Test {
   }
   std::unique_ptr<CudaInstance> make(const kernel::ConcretePlan& plan, const std::string& code = image) {
     const CallSite site{{spec("x", {rows, columns}), spec("weight", {columns})}, {spec("out", {rows, columns})}, {}, {}};
-    return std::make_unique<CudaInstance>(site, plan, std::make_unique<PrimaryContext>(0, driver_),
-                                          std::vector<std::string>{code}, std::vector<std::string>{"weight"});
+    return std::make_unique<CudaInstance>(site, plan, std::make_unique<PrimaryContext>(0, driver_), std::vector<std::string>{code},
+                                          std::vector<std::string>{"weight"});
   }
   std::unique_ptr<CudaInstance> with_launch(const ConcreteLaunch& made) {
     kernel::ConcretePlan plan;

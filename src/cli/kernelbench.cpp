@@ -1,0 +1,70 @@
+// The problems are Python files, so Python works on them; it starts `autokernel run` for each search.
+#include "cli/kernelbench.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "bridge/python.h"
+#include "core/dtype.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "device/cuda/driver.h"
+
+namespace ak::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t default_experiments = 100;
+constexpr const char* default_directory = "autokernel-runs/kernelbench";
+
+std::string settled_backend(const std::string& backend) {
+  if (backend == "auto") return device::cuda::count() > 0 ? "cuda" : "cpu";
+  static const std::set<std::string> known = {"cpu", "cuda", "triton", "both"};
+  if (!known.contains(backend)) throw Error("there is no backend '" + backend + "'", "use --backend cpu, cuda, triton, both or auto");
+  return backend;
+}
+
+std::string settled_dtype(const std::string& name) {
+  const auto dtype = find_dtype(name);
+  if (dtype != Dtype::float32 && dtype != Dtype::float16 && dtype != Dtype::bfloat16)
+    throw Error("KernelBench has no evaluation in " + name, "use --dtype float32, float16 or bfloat16");
+  return std::string(name_of(*dtype));
+}
+
+Json request_of(const Options& options) {
+  const KernelbenchOptions& asked = options.kernelbench;
+  return {{"verb", asked.verb},
+          {"source", asked.source},
+          {"level", asked.level},
+          {"problems", asked.problems},
+          {"run_dir", options.run_directory.empty() ? default_directory : options.run_directory.string()},
+          {"backend", settled_backend(options.request.backend)},
+          {"precision", settled_dtype(options.request.dtype)},
+          {"experiments", options.experiments.value_or(default_experiments)},
+          {"program", fs::read_symlink("/proc/self/exe").string()},
+          {"json", options.json}};
+}
+
+void set_python_path() {
+  std::string path = (home_directory() / "python").string();
+  if (const char* ours = std::getenv("PYTHONPATH"); ours != nullptr && *ours != '\0') path += ":" + std::string(ours);
+  ::setenv("PYTHONPATH", path.c_str(), 1);
+  ::setenv("AUTOKERNEL_HOME", home_directory().c_str(), 1);
+}
+
+}  // namespace
+
+Exit kernelbench(Options& options) {
+  const std::string python = bridge::find_python().string(), request = request_of(options).dump();
+  set_python_path();
+  ::execl(python.c_str(), python.c_str(), "-m", "autokernel.kernelbench", request.c_str(), nullptr);
+  throw Error("cannot start " + python + ": " + std::strerror(errno), "`autokernel doctor` says what is here");
+}
+
+}  // namespace ak::cli

@@ -1,0 +1,148 @@
+// Rows that were never measured come first; the rest of the time goes where the distance to the floor is largest.
+#include "cli/suite.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "cli/opened.h"
+#include "cli/steps.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "report/suite_table.h"
+
+namespace ak::cli {
+namespace {
+
+constexpr double default_minutes = 10;
+constexpr double least_share_s = 8;       // of search on a row; less finds nothing
+constexpr double first_baselines_s = 30;  // what the baselines of a row take, before one was measured
+constexpr double confirmation_s = 2;      // what the end of a row takes
+
+/// A row and how often this call has worked on it.
+struct Row {
+  graph::SuiteRow suite;
+  int visits = 0;
+};
+
+class Suite {
+ public:
+  Suite(Session& session, std::vector<graph::SuiteRow> rows, const Options& options)
+      : session_(session), options_(options), start_ns_(session.clock().now_ns()) {
+    for (graph::SuiteRow& row : rows) rows_.push_back({std::move(row)});
+  }
+
+  /// Rows without a kernel file for the backend are left out.
+  void add_tasks() {
+    const kernel::Backend backend = kernel::parse_backend(session_.run().request().backend);
+    std::erase_if(rows_, [&](const Row& row) {
+      const std::filesystem::path starter = session_.families().at(row.suite.task.family).folder / kernel::file_name(backend);
+      if (!std::filesystem::exists(starter)) return true;
+      session_.run().add_task(row.suite.task, 100.0 / static_cast<double>(rows_.size()), {{"us_per_call", 1.0}}, read_file(starter),
+                              backend);
+      return false;
+    });
+  }
+
+  void work() {
+    while (!stop_requested()) {
+      Row* row = next();
+      if (!row) return;
+      ++row->visits;
+      visit(*row);
+    }
+  }
+
+  std::vector<report::SuiteLine> lines() const {
+    std::vector<report::SuiteLine> lines;
+    for (const Row& row : rows_) {
+      const kernel::Task& task = row.suite.task;
+      lines.push_back({task.family, row.suite.shape, std::string(name_of(task.dtype)), state(row)});
+    }
+    return lines;
+  }
+
+ private:
+  const store::TaskState& state(const Row& row) const { return session_.run().state(row.suite.task.id); }
+  double seconds_left() const { return 60 * options_.minutes.value_or(default_minutes) - session_.clock().seconds_since(start_ns_); }
+  double baselines_s() const { return measured_ > 0 ? measuring_s_ / static_cast<double>(measured_) : first_baselines_s; }
+
+  /// What a further visit promises, from the distance to the floor; it fades with each.
+  double promise(const Row& row) const {
+    const store::TaskState& known = state(row);
+    if (!known.baseline) return row.visits == 0 ? INFINITY : 0;
+    if (known.moved_on && (known.moved_on->starts_with("roofline") || known.moved_on->starts_with("exhausted")) && known.confirmed())
+      return 0;
+    if (known.trials.empty()) return row.visits == 0 ? INFINITY : 0;
+    const double us = known.incumbent ? known.incumbent->median_us : known.baseline->best_us;
+    const double fading = 1 + row.visits + 0.05 * static_cast<double>(known.trials.size());
+    return std::max(1e-3, std::log(us / std::max(known.baseline->floor_us, 1e-3))) / fading;
+  }
+  /// Whether a visit can end in time.
+  bool fits(const Row& row) const {
+    const double baselines = state(row).baseline ? 0 : baselines_s();
+    return seconds_left() > baselines + least_share_s + confirmation_s;
+  }
+
+  Row* next() {
+    Row* best = nullptr;
+    for (Row& row : rows_) {
+      if (options_.trials && row.visits > 0) continue;
+      if (promise(row) > 0 && fits(row) && (!best || promise(row) > promise(*best))) best = &row;
+    }
+    return best;
+  }
+
+  double share_s() const {
+    const auto waiting = std::ranges::count_if(rows_, [](const Row& row) { return row.visits == 0; });
+    const double searching = seconds_left() - static_cast<double>(waiting) * (baselines_s() + confirmation_s);
+    return std::max(least_share_s, searching / static_cast<double>(waiting + 1));
+  }
+
+  void visit(const Row& row) {
+    const std::string& id = row.suite.task.id;
+    session_.progress().note(fmt::format("{} {} {}", row.suite.task.family, row.suite.shape, name_of(row.suite.task.dtype)));
+    if (!state(row).baseline) {
+      const int64_t begin = session_.clock().now_ns();
+      measure_baselines(session_, id);
+      measuring_s_ += session_.clock().seconds_since(begin);
+      ++measured_;
+    }
+    if (stop_requested() || !state(row).baseline) return;
+    plan::Budget budget{.minutes = share_s() / 60, .experiments = std::nullopt};
+    if (options_.trials) budget.experiments = *options_.trials;
+    search_kernels(session_, budget, id);
+    if (state(row).incumbent && !session_.is_null_device() && !stop_requested()) confirm(session_, id);
+  }
+
+  Session& session_;
+  const Options& options_;
+  std::vector<Row> rows_;
+  int64_t start_ns_;
+  double measuring_s_ = 0;
+  int64_t measured_ = 0;
+};
+
+}  // namespace
+
+Exit bench_suite(Options& options) {
+  options.request.model = "suite:" + options.suite;
+  options.request.dtype = "each";
+  const std::filesystem::path file = home_directory() / "playbook" / "suite" / (options.suite + ".toml");
+  if (!std::filesystem::exists(file)) throw Error("there is no suite '" + options.suite + "'", "the suites are in playbook/suite/");
+  const auto opened = open_for_request(options);
+  Session& session = *opened->session;
+  const std::string device = session.is_null_device() ? "cpu" : session.run().request().device;
+  Suite suite(session, graph::suite_rows(read_file(file), file.filename().string(), session.families(), device, options.rows), options);
+  suite.add_tasks();
+  suite.work();
+  opened->progress.reset();
+  Json json = report::suite_json(suite.lines());
+  json["run_dir"] = session.run().directory().string();
+  fmt::print("{}", options.json ? json.dump() + "\n" : report::suite_tsv(suite.lines()));
+  return stop_requested() ? Exit::interrupted : Exit::done;
+}
+
+}  // namespace ak::cli

@@ -1,0 +1,33 @@
+// What a child that holds other people's code may still do, where it has to start programs, compile or import things.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ak {
+
+/// What is allowed with a file, or with all below a directory.
+struct FileRule {
+  enum class Access { read, run, write } access = Access::read;  // each includes the ones before, but a written file is not run
+  std::filesystem::path path;
+};
+
+/// By Landlock: these files and no others, and where the kernel's Landlock is recent enough no TCP, no signals and no abstract sockets to
+/// the outside. Returns its version; 0 where there is none.
+/// errors: Landlock is there and refuses the rules.
+int restrict_files(std::span<const FileRule> rules);
+
+enum class Programs { none, allowed };
+
+/// By seccomp: no sockets to connect, no other process, namespace, mount, key or clock touched, nobody leaves the process group; with
+/// Programs::none no process is started either. What is refused answers EPERM, as honest code copes with. `signals_scoped`: restrict_files
+/// or a namespace keeps signals inside, else only those to itself are let through. False where there is no seccomp.
+bool restrict_calls(Programs programs, bool signals_scoped);
+
+/// From which version on Landlock keeps signals inside.
+constexpr int landlock_with_signals = 6;
+
+}  // namespace ak
