@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "cli/bench.h"
@@ -176,6 +177,35 @@ judge::Candidate incumbent_of(Session& session, const std::string& task) {
   return {file, file.defaults()};
 }
 
+/// The id that the tasks of one region have in common, whatever their backend.
+std::string region_of(const std::string& task) { return task.substr(0, task.find('.')); }
+
+/// Of another backend's task of the same region: what PyTorch needs is the same.
+std::optional<store::Baseline> known_baseline(const store::Run& run, const std::string& task) {
+  for (const std::string& other : run.task_ids()) {
+    if (region_of(other) == region_of(task) && run.state(other).baseline) return run.state(other).baseline;
+  }
+  return std::nullopt;
+}
+
+struct Winner {
+  std::string task;
+  store::Confirmation confirmation;
+};
+
+/// The fastest of a region's winners goes into the model.
+void bundle_fastest(Session& session, const std::string& region, const std::vector<Winner>& winners) {
+  const auto fastest = std::ranges::max_element(winners, {}, [](const Winner& each) { return each.confirmation.speedup; });
+  write_bundle(session, session.run().task(fastest->task), incumbent_of(session, fastest->task), fastest->confirmation);
+  for (const Winner& other : winners) {
+    if (other.task == fastest->task) continue;
+    fs::remove_all(session.file("bundles") / other.task);
+    const double factor = other.confirmation.kernel_us / fastest->confirmation.kernel_us;
+    session.progress().note(fmt::format("{}: {} is {:.3f}x as fast as {}", region, fastest->task, factor, other.task));
+    session.run().record_event({{"type", "choice"}, {"region", region}, {"task", fastest->task}, {"over", other.task}, {"factor", factor}});
+  }
+}
+
 /// Why a model has no task, for a person.
 std::string nothing_to_do(size_t regions) {
   return fmt::format(
@@ -244,6 +274,10 @@ void measure_baselines(Session& session, const std::string& only) {
   session.progress().phase("measure what PyTorch needs");
   for (size_t i = 0; i < open.size() && !stop_requested(); ++i) {
     session.progress().phase_progress(open[i], static_cast<int64_t>(i), static_cast<int64_t>(open.size()));
+    if (const auto known = known_baseline(session.run(), open[i])) {
+      session.run().record_baseline(open[i], *known);
+      continue;
+    }
     try_null_candidates(session, open[i]);
     session.run().record_baseline(open[i], measure_baseline(session, session.run().task(open[i])));
   }
@@ -306,21 +340,21 @@ store::Confirmation confirm(Session& session, const std::string& id) {
 void bundle_winners(Session& session) {
   if (session.is_null_device()) return;
   session.progress().phase("measure winners and baselines in turn");
+  std::map<std::string, std::vector<Winner>> winners;  // by region
   for (const std::string& id : session.run().task_ids()) {
-    const store::TaskState& state = session.run().state(id);
-    const fs::path directory = session.file("bundles") / id;
-    if (state.beats_baseline()) {
+    if (session.run().state(id).beats_baseline()) {
       session.progress().phase_progress(id, 0, 0);
       const store::Confirmation confirmation = confirm(session, id);
       if (confirmation.speedup > 1) {
-        write_bundle(session, session.run().task(id), incumbent_of(session, id), confirmation);
+        winners[region_of(id)].push_back({id, confirmation});
         continue;
       }
       session.progress().note(fmt::format("{}: the winner does not hold against {} when measured in turn ({:.2f}x); the baseline is kept",
                                           id, confirmation.kind, confirmation.speedup));
     }
-    fs::remove_all(directory);
+    fs::remove_all(session.file("bundles") / id);
   }
+  for (const auto& [region, list] : winners) bundle_fastest(session, region, list);
 }
 
 Json verify_model(Session& session, int64_t rounds) {

@@ -59,13 +59,19 @@ void ProcessJudge::expect(std::span<const Candidate> candidates) {
   std::erase_if(ahead_, [](const auto& each) { return each.second.wait_for(std::chrono::seconds(0)) == std::future_status::ready; });
   for (const Candidate& candidate : candidates) {
     if (candidate.file.backend() == kernel::Backend::cpu || ahead_.size() >= spare_threads()) return;
-    if (!plan(candidate, timed_binding())) continue;
-    compile::Source source = source_of(candidate, timed_binding());
-    std::string key = compiler_.key(source);
+    std::optional<compile::Source> source = fitting_source(candidate, timed_binding());
+    if (!source) continue;
+    std::string key = compiler_.key(*source);
     if (ahead_.contains(key)) continue;
     ahead_.emplace(std::move(key), std::async(std::launch::async,
-                                              [this, source = std::move(source)] { return compiler_.compile(source, settings_.compile); }));
+                                              [this, source = *std::move(source)] { return compiler_.compile(source, settings_.compile); }));
   }
+}
+
+std::optional<compile::Source> ProcessJudge::fitting_source(const Candidate& candidate, const kernel::Binding& binding) const try {
+  return source_of(candidate, binding);
+} catch (const Error&) {
+  return std::nullopt;
 }
 
 compile::Result ProcessJudge::compiled(const compile::Source& source) {
@@ -93,10 +99,8 @@ void ProcessJudge::compile_later_stages(const Candidate& candidate, Judgement& j
   const double start = seconds_now();
   std::map<std::string, compile::Source> sources;
   for (const StageCase& stage : later_cases(task_)) {
-    const kernel::Binding binding = kernel::binding_from_json(stage.test_case);
-    if (!plan(candidate, binding)) continue;
-    compile::Source source = source_of(candidate, binding);
-    sources.emplace(source.specification, std::move(source));
+    const auto source = fitting_source(candidate, kernel::binding_from_json(stage.test_case));
+    if (source) sources.emplace(source->specification, *source);
   }
   std::vector<compile::Source> list;
   for (auto& [specification, source] : sources) list.push_back(std::move(source));

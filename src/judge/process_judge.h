@@ -45,6 +45,8 @@ class ProcessJudge final : public Judge {
  private:
   compile::Source source_of(const Candidate& candidate, const kernel::Binding& binding) const;
   const kernel::Binding& timed_binding() const { return task_.workload[heaviest_workload(task_)]; }
+  /// Nothing where the plan does not fit, which is the candidate's verdict once it is judged.
+  std::optional<compile::Source> fitting_source(const Candidate& candidate, const kernel::Binding& binding) const;
   compile::Result compiled(const compile::Source& source);
   /// The module of a candidate for a binding; nothing, and the verdict, where there is none.
   std::optional<std::string> compile(const Candidate& candidate, const kernel::Binding& binding, Judgement& judgement);

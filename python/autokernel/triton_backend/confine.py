@@ -14,6 +14,7 @@ _EXECUTE, _READ_FILE, _READ_DIRECTORY = 1, 4, 8
 _ALL_FILES = (1 << 14) - 1  # of version 2, the first that lets a file be renamed into another directory, as Triton's cache does
 _WRITE_FILE = 2
 _NETWORK = 3  # bind and connect, from version 4
+_NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -25,6 +26,11 @@ class _Ruleset(ctypes.Structure):
 class _PathRule(ctypes.Structure):
     _pack_ = 1
     _fields_ = [("access", ctypes.c_uint64), ("directory", ctypes.c_int32)]
+
+
+def leave_network():
+    """Into a network of its own, without any interface, where the kernel lets a user make one. Before die_with_parent(), which it undoes."""
+    _libc.unshare(_NEW_USER | _NEW_NETWORK)
 
 
 def die_with_parent():

@@ -107,6 +107,7 @@ def _compile_confined(request, log_path):
     from autokernel.triton_backend import confine
 
     os.setpgid(0, 0)
+    confine.leave_network()
     confine.die_with_parent()
     os.chdir(request["directory"])
     log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
