@@ -3,47 +3,62 @@ family  = "layernorm"
 backend = "cuda"
 
 [tune]
-VECTORS = { values = [1, 2, 4, 8],          default = 4,   tier = 1 }   # vectors of 16 bytes that a thread holds of a row
-THREADS = { values = [128, 256, 512, 1024], default = 512, tier = 1 }   # of a block at most; a longer row is read three times
-SHORT   = { values = [1, 2, 4, 8],          default = 4,   tier = 1 }   # vectors of a thread where a warp holds rows whole
-WARPS   = { values = [1, 2, 4, 8],          default = 4,   tier = 1 }   # of a block there
-require = ["VECTORS * THREADS <= 4096"]                                 # the registers of a multiprocessor
+VECTORS   = { values = [1, 2, 4, 8, 16],                 default = 4,   tier = 1 }   # vectors of 16 bytes that a thread holds of a row
+THREADS   = { values = [128, 256, 512, 1024],            default = 512, tier = 1 }   # of a block at most; a longer row is read again
+SHORT     = { values = [1, 2, 4, 8],                     default = 4,   tier = 1 }   # vectors of a thread where a warp holds rows whole
+WARPS     = { values = [1, 2, 4, 8],                     default = 4,   tier = 1 }   # of a block there
+HINT      = { values = [0, 1, 2],                        default = 0,   tier = 2 }   # 0: none; 1: rows pass once; 2: rows go past the first cache
+REGISTERS = { values = [0, 32, 40, 48, 64, 80, 96, 128], default = 80,  tier = 3 }   # of a thread at most where blocks hold rows; 0: as many as it takes
+STAGES    = { values = [0, 2, 3, 4, 6],                  default = 0,   tier = 4 }   # rows that come ahead by bulk copies, to blocks that stay; 0: a block for each row
+BLOCKS    = { values = [1, 2, 3, 4, 6, 8, 16],           default = 4,   tier = 4 }   # of a multiprocessor that stay
+CLUSTER   = { values = [1, 2, 4, 8],                     default = 1,   tier = 5 }   # blocks that share a row
+require = [
+  "VECTORS * THREADS <= 8192 && REGISTERS * THREADS <= 65536",  # the registers of a multiprocessor
+  "STAGES == 0 && CLUSTER == 1 || compute_capability >= 90",
+  "STAGES == 0 || CLUSTER == 1",
+]
 
-# Rows that a warp holds, one or several to a warp.
+# Rows that a warp holds, one or several to a warp. A row that is not whole vectors may touch one more.
 [[variant]]
-when = "(N <= 1 || x.stride(1) == 1 && out.stride(1) == 1 && weight.stride(0) <= 1 && bias.stride(0) <= 1) && N * sizeof(T) <= 512 * SHORT"
+when = "(N <= 1 || x.stride(1) == 1 && out.stride(1) == 1 && weight.stride(0) <= 1 && bias.stride(0) <= 1) && N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0) <= 32 * SHORT"
 [[variant.launch]]
-kernel = "layernorm_warps"
-grid   = ["cdiv(M, WARPS * 32 / pow2ceil(max(1, cdiv(N * sizeof(T), 16 * SHORT))))"]
-block  = ["32 * WARPS"]
-args   = ["x", "weight", "bias", "out", "M", "N", "x.stride(0)", "out.stride(0)", "pow2ceil(max(1, cdiv(N * sizeof(T), 16 * SHORT)))",
-          "eps"]
+kernel  = "layernorm_warps"
+grid    = ["cdiv(M, WARPS * 32 / pow2ceil(max(1, cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), SHORT))))"]
+block   = ["32 * WARPS"]
+args    = ["x", "weight", "bias", "out", "M", "N", "x.stride(0)", "out.stride(0)",
+           "pow2ceil(max(1, cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), SHORT)))", "eps"]
+overlap = true
 
-# Rows that a block holds.
+# Blocks that stay, while the next rows come.
 [[variant]]
-when = "x.stride(1) == 1 && out.stride(1) == 1 && weight.stride(0) <= 1 && bias.stride(0) <= 1 && N * sizeof(T) <= 16 * VECTORS * THREADS"
+when = """STAGES > 0 && x.stride(1) == 1 && out.stride(1) == 1 && weight.stride(0) <= 1 && bias.stride(0) <= 1 && N * sizeof(T) <= 16 * VECTORS * THREADS - 32
+          && STAGES * (N * sizeof(T) + 32) <= shared_per_block - 2048"""
 [[variant.launch]]
-kernel = "layernorm_block"
-grid   = ["M"]
-block  = ["align(cdiv(N * sizeof(T), 16 * VECTORS), 32)"]
-args   = ["x", "weight", "bias", "out", "N", "x.stride(0)", "out.stride(0)", "eps"]
+kernel  = "layernorm_ahead"
+grid    = ["min(M, sm_count * BLOCKS)"]
+block   = ["align(cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), VECTORS), 32)"]
+shared  = "STAGES * 16 * (N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0))"
+args    = ["x", "weight", "bias", "out", "M", "N", "x.stride(0)", "out.stride(0)", "eps"]
+overlap = true
 
-# Longer rows.
+# A row to a block or a cluster, that holds it or reads it twice.
 [[variant]]
 when = "x.stride(1) == 1 && out.stride(1) == 1 && weight.stride(0) <= 1 && bias.stride(0) <= 1"
 [[variant.launch]]
-kernel = "layernorm_long"
-grid   = ["M"]
-block  = ["THREADS"]
-args   = ["x", "weight", "bias", "out", "N", "x.stride(0)", "out.stride(0)", "eps"]
+kernel  = "layernorm_block"
+grid    = ["M * CLUSTER"]
+block   = ["min(THREADS, align(cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), VECTORS * CLUSTER), 32))"]
+cluster = ["CLUSTER"]
+args    = ["x", "weight", "bias", "out", "M", "N", "x.stride(0)", "out.stride(0)", "eps"]
+overlap = true
 
 # Any strides.
 [[launch]]
-kernel = "layernorm_strided"
-grid   = ["M"]
-block  = ["THREADS"]
-args   = ["x", "weight", "bias", "out", "N", "x.stride(0)", "x.stride(1)", "weight.stride(0)", "bias.stride(0)", "out.stride(0)",
-          "out.stride(1)", "eps"]
+kernel  = "layernorm_strided"
+grid    = ["M"]
+block   = ["THREADS"]
+args    = ["x", "weight", "bias", "out", "N", "x.stride(0)", "x.stride(1)", "weight.stride(0)", "bias.stride(0)", "out.stride(0)", "out.stride(1)", "eps"]
+overlap = true
 
 [[recipe]]
 name = "few threads with much each"
@@ -56,24 +71,18 @@ name = "more threads for few rows"
 tier = 1
 when = "M < sm_count"
 gain = "1.5x where latency rules"
-text = "With fewer rows than multiprocessors nothing overlaps: a smaller VECTORS or SHORT spreads a row over more threads."
-[[recipe]]
-name = "one read of a long row"
-tier = 4
-when = "N * sizeof(T) > 65536"
-gain = "one read of the second cache in three"
-text = "Merge the moments of vectors by Chan's formula, so that mean and squares take one pass."
+text = "With fewer rows than multiprocessors nothing overlaps: a smaller VECTORS or SHORT spreads a row over more threads, CLUSTER over more of them."
 */
-#include <autokernel/reduce.cuh>
+#include <autokernel/rows.cuh>
 
 namespace {
 
 constexpr int L = ak::lanes<T>;
 
-// The mean is found around the first element of the row, so that equal elements give exactly 0 and a common offset costs no digits; what the
-// mean lacks as a float is found with the squares.
+// A first sum is around the first element of the row, so that equal elements give exactly 0 and a common offset costs no digits. Where
+// that element is far out, or for float, squares are added around the mean; what the mean lacks as a float is found with them.
 
-/// What a thread adds up around a centre.
+/// Sums over elements minus a centre.
 struct Sums {
   float first = 0.0f, second = 0.0f;
 
@@ -81,160 +90,164 @@ struct Sums {
     first += difference;
     second += difference * difference;
   }
+  static __device__ __forceinline__ Sums join(const Sums& a, const Sums& b) { return {a.first + b.first, a.second + b.second}; }
 };
 
 /// The normal value is (x - mean - lack) * scale.
 struct Moments {
   float mean, lack, scale;
 
-  __device__ __forceinline__ Moments(float mean, const Sums& around_mean, int64_t N, float eps) : mean(mean) {
-    lack = around_mean.first / static_cast<float>(N);
-    const float excess = around_mean.second < ak::infinity() ? around_mean.first * lack : 0.0f;
-    const float variance = (around_mean.second - excess) / static_cast<float>(N);
+  __device__ __forceinline__ Moments(float centre, const Sums& around, int64_t N, float eps) : mean(centre) {
+    lack = around.first / static_cast<float>(N);
+    const float excess = around.second < ak::infinity() ? around.first * lack : 0.0f;
+    const float variance = (around.second - excess) / static_cast<float>(N);
     scale = 1.0f / sqrtf((variance < 0.0f ? 0.0f : variance) + eps);
   }
   __device__ __forceinline__ float operator()(float x) const { return (x - mean - lack) * scale; }
 };
 
-/// Over the elements of the row among the vectors of a thread.
-template <int K>
-__device__ __forceinline__ void add_vectors(Sums& sums, const uint4 (&v)[K], float centre, int count, int thread, int threads) {
-#pragma unroll
-  for (int k = 0; k < K; ++k) {
-    const int left = count - ak::place<T>(k, thread, threads);
-    float values[L];
-    ak::unpack<T>(v[k], values);
-    if (left >= L) {
-#pragma unroll
-      for (int e = 0; e < L; ++e) sums.add(values[e] - centre);
-    } else if (left > 0) {
-#pragma unroll
-      for (int e = 0; e < L; ++e) sums.add(e < left ? values[e] - centre : 0.0f);
-    }
-  }
+/// From `add(sums, centre)`, which adds a thread's part of the row; released() is called when all have added once.
+template <class Team, class Add, class Released>
+__device__ __forceinline__ Moments moments(Team& team, float first, int64_t N, float eps, const Add& add, const Released& released) {
+  Sums sums;
+  add(sums, first);
+  sums = team.template reduce<Sums>(sums, Sums());
+  released();
+  const float shift = sums.first / static_cast<float>(N);
+  // Of the 24 bits of the squares 6 may cancel: more than enough is left for 16-bit elements.
+  const bool near = sizeof(T) == 2 && sums.second < ak::infinity() && sums.first * shift <= 63.0f / 64.0f * sums.second;
+  if (!team.any(!near)) return Moments(first, sums, N, eps);
+  const float mean = first + shift;
+  sums = Sums();
+  add(sums, mean);
+  return Moments(mean, team.template reduce<Sums>(sums, Sums()), N, eps);
 }
 
-/// out = normal * weight + bias, for the vectors of a thread.
-template <bool aligned, int K>
-__device__ __forceinline__ void write_vectors(const uint4 (&v)[K], const T* __restrict__ weight, const T* __restrict__ bias,
-                                              T* __restrict__ out, int count, const Moments& normal, int thread, int threads, int group) {
+/// Over the elements of the row among the vectors of a tile.
+template <class Tile, int K>
+__device__ __forceinline__ void add_vectors(Sums& sums, const Tile& tile, const uint4 (&v)[K], float centre) {
+  Sums parts[4];  // short chains of additions
 #pragma unroll
   for (int k = 0; k < K; ++k) {
-    const int i = ak::place<T>(k, thread, threads);
+    float values[L];
+    ak::unpack<T>(v[k], values);
+    if (tile.all(k)) {
+#pragma unroll
+      for (int e = 0; e < L; ++e) parts[e % 4].add(values[e] - centre);
+    } else if (tile.any(k)) {
+#pragma unroll
+      for (int e = 0; e < L; ++e) parts[e % 4].add(tile.has(k, e) ? values[e] - centre : 0.0f);
+    }
+  }
+  sums = Sums::join(sums, Sums::join(Sums::join(parts[0], parts[1]), Sums::join(parts[2], parts[3])));
+}
+
+/// out = normal * weight + bias for the vectors of a tile, which begins at `weight`, `bias` and `out`.
+template <class Tile, int K>
+__device__ __forceinline__ void write(const Tile& tile, const uint4 (&v)[K], const T* weight, const T* bias, T* out, const Moments& normal) {
+  const bool weight_aligned = ak::misalignment(weight) == 0, bias_aligned = ak::misalignment(bias) == 0,
+             out_aligned = ak::misalignment(out) == 0;
+#pragma unroll
+  for (int k = 0; k < K; ++k) {
     float values[L], weights[L], biases[L];
     ak::unpack<T>(v[k], values);
-    if (HAS_WEIGHT) ak::unpack<T>(ak::load_vector(weight, i, count, aligned), weights);
-    if (HAS_BIAS) ak::unpack<T>(ak::load_vector(bias, i, count, aligned), biases);
+    if (HAS_WEIGHT) tile.beside(weights, weight, k, weight_aligned);
+    if (HAS_BIAS) tile.beside(biases, bias, k, bias_aligned);
 #pragma unroll
     for (int e = 0; e < L; ++e) {
       values[e] = normal(values[e]);
       if (HAS_WEIGHT) values[e] *= weights[e];
       if (HAS_BIAS) values[e] += biases[e];
     }
-    ak::store_vector(out, i, ak::pack<T>(values), count, aligned, thread % group, group);
+    tile.store(out, k, values, out_aligned);
   }
 }
 
-/// `aligned`: out, weight and bias begin at multiples of 16 bytes.
-template <int K>
-__device__ __forceinline__ void write_row(const uint4 (&v)[K], const T* weight, const T* bias, T* out, int count, const Moments& normal,
-                                          int thread, int threads, int group, bool aligned) {
-  if (aligned) {
-    write_vectors<true>(v, weight, bias, out, count, normal, thread, threads, group);
-  } else {
-    write_vectors<false>(v, weight, bias, out, count, normal, thread, threads, group);
+/// What ak::rows_… do with a row.
+struct Row {
+  const T* __restrict__ weight;
+  const T* __restrict__ bias;
+  int64_t N;
+  float eps;
+
+  static constexpr ak::Hint hint = static_cast<ak::Hint>(HINT);
+  __device__ static float fill() { return 0.0f; }
+  __device__ bool aligned() const {
+    return (!HAS_WEIGHT || ak::misalignment(weight) == 0) && (!HAS_BIAS || ak::misalignment(bias) == 0);
   }
-}
 
-__device__ __forceinline__ bool aligned(const T* weight, const T* bias, const T* out) {
-  return (!HAS_WEIGHT || ak::misalignment(weight) == 0) && (!HAS_BIAS || ak::misalignment(bias) == 0) && ak::misalignment(out) == 0;
-}
+  template <class Team, class Tile, int K, class Released>
+  __device__ __forceinline__ void held(Team& team, const Tile& tile, uint4 (&v)[K], float first, T* out, int64_t at, bool present,
+                                       const Released& released) const {
+    const Moments normal =
+        moments(team, first, N, eps, [&](Sums& sums, float centre) { add_vectors(sums, tile, v, centre); }, released);
+    ak::forget_unpacked(v);
+    if (present) write(tile, v, weight + at, bias + at, out, normal);
+  }
 
-template <class Range>
-__device__ __forceinline__ Moments block_moments(float first, int64_t N, float eps, float* room, const Range& add_range) {
-  Sums rough, fine;
-  add_range(rough, first);
-  const float mean = first + ak::block_reduce<ak::Sum>(rough.first, 0.0f, room) / static_cast<float>(N);
-  add_range(fine, mean);
-  fine.first = ak::block_reduce<ak::Sum>(fine.first, 0.0f, room + 32);
-  fine.second = ak::block_reduce<ak::Sum>(fine.second, 0.0f, room + 64);
-  return Moments(mean, fine, N, eps);
-}
+  template <class Team, class Pieces>
+  __device__ __forceinline__ void any(Team& team, const Pieces& pieces, const T* x, T* out) const {
+    uint4 v[Pieces::vectors];
+    const Moments normal = moments(
+        team, ak::to_float(x[0]), N, eps,
+        [&](Sums& sums, float centre) {
+          for (int piece = 0; piece < pieces.count; ++piece) {
+            pieces.tile(piece).load(v, x + pieces.offset(piece), fill());
+            add_vectors(sums, pieces.tile(piece), v, centre);
+          }
+        },
+        [] {});
+    for (int piece = pieces.count - 1; piece >= 0; --piece) {  // the last one is still here
+      const auto tile = pieces.tile(piece);
+      const int64_t at = pieces.offset(piece);
+      if (piece + 1 < pieces.count) tile.load(v, x + at, fill());
+      write(tile, v, weight + at, bias + at, out + at, normal);
+    }
+  }
+};
 
 }  // namespace
 
-/// `group` lanes hold a row.
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
-    layernorm_warps(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias, T* __restrict__ out, int64_t M,
-                    int64_t N, int64_t x_row, int64_t out_row, int64_t group, float eps) {
-  const int lanes = static_cast<int>(group), lane = threadIdx.x % lanes;
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * (32 * WARPS / lanes) + threadIdx.x / lanes;
-  const int count = row < M ? static_cast<int>(N) : 0;
-  x += (row < M ? row : 0) * x_row;
-  uint4 v[SHORT];
-  ak::load_row<T>(v, x, count, lane, lanes, make_uint4(0, 0, 0, 0));
-  const float first = count > 0 ? ak::to_float(x[0]) : 0.0f;
-  Sums rough, fine;
-  add_vectors(rough, v, first, count, lane, lanes);
-  const float mean = first + ak::warp_reduce<ak::Sum>(rough.first, lanes) / static_cast<float>(N);
-  add_vectors(fine, v, mean, count, lane, lanes);
-  fine.first = ak::warp_reduce<ak::Sum>(fine.first, lanes);
-  fine.second = ak::warp_reduce<ak::Sum>(fine.second, lanes);
-  const bool rows_aligned = aligned(weight, bias, out) && out_row % L == 0;
-  write_row(v, weight, bias, out + row * out_row, count, Moments(mean, fine, N, eps), lane, lanes, lanes, rows_aligned);
+    layernorm_warps(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias, T* __restrict__ out, int64_t M, int64_t N, int64_t x_row, int64_t out_row, int64_t lanes, float eps) {
+  ak::wait_for_previous_launch();
+  ak::rows_in_warps<SHORT, AK_DIM_N>(Row{weight, bias, N, eps}, ak::Rows<T>{x, out, M, N, x_row, out_row}, static_cast<int>(lanes));
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
-    layernorm_block(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias, T* __restrict__ out, int64_t N,
-                    int64_t x_row, int64_t out_row, float eps) {
-  __shared__ float room[96];
-  const int count = static_cast<int>(N);
-  x += blockIdx.x * x_row;
-  out += blockIdx.x * out_row;
-  uint4 v[VECTORS];
-  ak::load_row<T>(v, x, count, threadIdx.x, blockDim.x, make_uint4(0, 0, 0, 0));
-  const Moments normal = block_moments(ak::to_float(x[0]), N, eps, room, [&](Sums& sums, float centre) {
-    add_vectors(sums, v, centre, count, threadIdx.x, blockDim.x);
-  });
-  write_row(v, weight, bias, out, count, normal, threadIdx.x, blockDim.x, 32, aligned(weight, bias, out));
+#if REGISTERS > 0
+#define LIMITS __maxnreg__(REGISTERS)
+#else
+#define LIMITS __launch_bounds__(THREADS)
+#endif
+extern "C" __global__ void LIMITS
+    layernorm_block(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias, T* __restrict__ out, int64_t M, int64_t N, int64_t x_row, int64_t out_row, float eps) {
+  ak::wait_for_previous_launch();
+  ak::rows_in_blocks<VECTORS, AK_DIM_N, THREADS, CLUSTER>(Row{weight, bias, N, eps}, ak::Rows<T>{x, out, M, N, x_row, out_row});
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    layernorm_long(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias, T* __restrict__ out, int64_t N,
-                   int64_t x_row, int64_t out_row, float eps) {
-  __shared__ float room[96];
-  constexpr int step = THREADS * VECTORS * L;
-  x += blockIdx.x * x_row;
-  out += blockIdx.x * out_row;
-  uint4 v[VECTORS];
-  const auto load = [&](int64_t begin) {
-    const int count = static_cast<int>(min(N - begin, int64_t{step}));
-    ak::load_row<T>(v, x + begin, count, threadIdx.x, THREADS, make_uint4(0, 0, 0, 0));
-    return count;
-  };
-  const Moments normal = block_moments(ak::to_float(x[0]), N, eps, room, [&](Sums& sums, float centre) {
-    for (int64_t begin = 0; begin < N; begin += step) {
-      const int count = load(begin);
-      add_vectors(sums, v, centre, count, threadIdx.x, THREADS);
-    }
-  });
-  for (int64_t begin = 0; begin < N; begin += step) {
-    const int count = load(begin);
-    write_row(v, HAS_WEIGHT ? weight + begin : weight, HAS_BIAS ? bias + begin : bias, out + begin, count, normal, threadIdx.x, THREADS, 32,
-              aligned(weight, bias, out));
-  }
+#if STAGES > 0
+extern "C" __global__ void LIMITS
+    layernorm_ahead(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias, T* __restrict__ out, int64_t M, int64_t N, int64_t x_row, int64_t out_row, float eps) {
+  ak::wait_for_previous_launch();
+  ak::rows_ahead<VECTORS, AK_DIM_N, THREADS, STAGES>(Row{weight, bias, N, eps}, ak::Rows<T>{x, out, M, N, x_row, out_row});
 }
+#endif
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     layernorm_strided(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias, T* __restrict__ out, int64_t N,
                       int64_t x_row, int64_t x_column, int64_t weight_step, int64_t bias_step, int64_t out_row, int64_t out_column,
                       float eps) {
-  __shared__ float room[96];
+  __shared__ ak::Rooms<> rooms;
+  ak::wait_for_previous_launch();
+  ak::BlockTeam<> team(rooms);
   x += blockIdx.x * x_row;
   out += blockIdx.x * out_row;
-  const Moments normal = block_moments(ak::to_float(x[0]), N, eps, room, [&](Sums& sums, float centre) {
-    for (int64_t i = threadIdx.x; i < N; i += THREADS) sums.add(ak::to_float(x[i * x_column]) - centre);
-  });
+  const Moments normal = moments(
+      team, ak::to_float(x[0]), N, eps,
+      [&](Sums& sums, float centre) {
+        for (int64_t i = threadIdx.x; i < N; i += THREADS) sums.add(ak::to_float(x[i * x_column]) - centre);
+      },
+      [] {});
   for (int64_t i = threadIdx.x; i < N; i += THREADS) {
     float value = normal(ak::to_float(x[i * x_column]));
     if (HAS_WEIGHT) value *= ak::to_float(weight[i * weight_step]);

@@ -3,45 +3,62 @@ family  = "rmsnorm"
 backend = "cuda"
 
 [tune]
-VECTORS = { values = [1, 2, 4, 8, 16],      default = 8,   tier = 1 }   # vectors of 16 bytes that a thread holds of a row
-THREADS = { values = [128, 256, 512, 1024], default = 512, tier = 1 }   # of a block at most; a longer row is read twice
-SHORT   = { values = [1, 2, 4, 8],          default = 4,   tier = 1 }   # vectors of a thread where a warp holds rows whole
-WARPS   = { values = [1, 2, 4, 8],          default = 4,   tier = 1 }   # of a block there
-require = ["VECTORS * THREADS <= 8192"]                                 # the registers of a multiprocessor
+VECTORS   = { values = [1, 2, 4, 8, 16],                 default = 8,   tier = 1 }   # vectors of 16 bytes that a thread holds of a row
+THREADS   = { values = [128, 256, 512, 1024],            default = 512, tier = 1 }   # of a block at most; a longer row is read again
+SHORT     = { values = [1, 2, 4, 8],                     default = 4,   tier = 1 }   # vectors of a thread where a warp holds rows whole
+WARPS     = { values = [1, 2, 4, 8],                     default = 4,   tier = 1 }   # of a block there
+HINT      = { values = [0, 1, 2],                        default = 0,   tier = 2 }   # 0: none; 1: rows pass once; 2: rows go past the first cache
+REGISTERS = { values = [0, 32, 40, 48, 64, 80, 96, 128], default = 0,   tier = 3 }   # of a thread at most where blocks hold rows; 0: as many as it takes
+STAGES    = { values = [0, 2, 3, 4, 6],                  default = 0,   tier = 4 }   # rows that come ahead by bulk copies, to blocks that stay; 0: a block for each row
+BLOCKS    = { values = [1, 2, 3, 4, 6, 8, 16],           default = 4,   tier = 4 }   # of a multiprocessor that stay
+CLUSTER   = { values = [1, 2, 4, 8],                     default = 1,   tier = 5 }   # blocks that share a row
+require = [
+  "VECTORS * THREADS <= 8192 && REGISTERS * THREADS <= 65536",  # the registers of a multiprocessor
+  "STAGES == 0 && CLUSTER == 1 || compute_capability >= 90",
+  "STAGES == 0 || CLUSTER == 1",
+]
 
-# Rows that a warp holds, one or several to a warp.
+# Rows that a warp holds, one or several to a warp. A row that is not whole vectors may touch one more.
 [[variant]]
-when = "(N <= 1 || x.stride(1) == 1 && out.stride(1) == 1 && weight.stride(0) <= 1) && N * sizeof(T) <= 512 * SHORT"
+when = "(N <= 1 || x.stride(1) == 1 && out.stride(1) == 1 && weight.stride(0) <= 1) && N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0) <= 32 * SHORT"
 [[variant.launch]]
-kernel = "rmsnorm_warps"
-grid   = ["cdiv(M, WARPS * 32 / pow2ceil(max(1, cdiv(N * sizeof(T), 16 * SHORT))))"]
-block  = ["32 * WARPS"]
-args   = ["x", "weight", "out", "M", "N", "x.stride(0)", "out.stride(0)", "pow2ceil(max(1, cdiv(N * sizeof(T), 16 * SHORT)))", "eps"]
+kernel  = "rmsnorm_warps"
+grid    = ["cdiv(M, WARPS * 32 / pow2ceil(max(1, cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), SHORT))))"]
+block   = ["32 * WARPS"]
+args    = ["x", "weight", "out", "M", "N", "x.stride(0)", "out.stride(0)",
+           "pow2ceil(max(1, cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), SHORT)))", "eps"]
+overlap = true
 
-# Rows that a block holds.
+# Blocks that stay, while the next rows come.
 [[variant]]
-when = "x.stride(1) == 1 && out.stride(1) == 1 && weight.stride(0) <= 1 && N * sizeof(T) <= 16 * VECTORS * THREADS"
+when = """STAGES > 0 && x.stride(1) == 1 && out.stride(1) == 1 && weight.stride(0) <= 1 && N * sizeof(T) <= 16 * VECTORS * THREADS - 32
+          && STAGES * (N * sizeof(T) + 32) <= shared_per_block - 2048"""
 [[variant.launch]]
-kernel = "rmsnorm_block"
-grid   = ["M"]
-block  = ["align(cdiv(N * sizeof(T), 16 * VECTORS), 32)"]
-args   = ["x", "weight", "out", "N", "x.stride(0)", "out.stride(0)", "eps"]
+kernel  = "rmsnorm_ahead"
+grid    = ["min(M, sm_count * BLOCKS)"]
+block   = ["align(cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), VECTORS), 32)"]
+shared  = "STAGES * 16 * (N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0))"
+args    = ["x", "weight", "out", "M", "N", "x.stride(0)", "out.stride(0)", "eps"]
+overlap = true
 
-# Longer rows.
+# A row to a block or a cluster, that holds it or reads it twice.
 [[variant]]
 when = "x.stride(1) == 1 && out.stride(1) == 1 && weight.stride(0) <= 1"
 [[variant.launch]]
-kernel = "rmsnorm_long"
-grid   = ["M"]
-block  = ["THREADS"]
-args   = ["x", "weight", "out", "N", "x.stride(0)", "out.stride(0)", "eps"]
+kernel  = "rmsnorm_block"
+grid    = ["M * CLUSTER"]
+block   = ["min(THREADS, align(cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), VECTORS * CLUSTER), 32))"]
+cluster = ["CLUSTER"]
+args    = ["x", "weight", "out", "M", "N", "x.stride(0)", "out.stride(0)", "eps"]
+overlap = true
 
 # Any strides.
 [[launch]]
-kernel = "rmsnorm_strided"
-grid   = ["M"]
-block  = ["THREADS"]
-args   = ["x", "weight", "out", "N", "x.stride(0)", "x.stride(1)", "weight.stride(0)", "out.stride(0)", "out.stride(1)", "eps"]
+kernel  = "rmsnorm_strided"
+grid    = ["M"]
+block   = ["THREADS"]
+args    = ["x", "weight", "out", "N", "x.stride(0)", "x.stride(1)", "weight.stride(0)", "out.stride(0)", "out.stride(1)", "eps"]
+overlap = true
 
 [[recipe]]
 name = "few threads with much each"
@@ -56,15 +73,15 @@ name = "more threads for few rows"
 tier = 1
 when = "M < sm_count"
 gain = "1.5x where latency rules"
-text = "With fewer rows than SMs nothing overlaps: a smaller VECTORS or SHORT spreads a row over more threads."
+text = "With fewer rows than SMs nothing overlaps: a smaller VECTORS or SHORT spreads a row over more threads, CLUSTER over more SMs."
 [[recipe]]
 name = "loads ahead of the row"
-tier = 6
+tier = 4
 when = "M >= 2 * sm_count && N * sizeof(T) <= 16384"
 gain = "1.1x below 32 MB"
-text = "Persistent blocks that fetch the next rows by bulk copies into shared memory, 4 stages deep, hide the start of each block."
+text = "STAGES: blocks that stay and fetch the next rows by bulk copies hide the start of each block."
 */
-#include <autokernel/reduce.cuh>
+#include <autokernel/rows.cuh>
 
 namespace {
 
@@ -78,113 +95,114 @@ __device__ __forceinline__ float scale_of(float squares, int64_t N, float eps) {
 
 template <int K>
 __device__ __forceinline__ float sum_squares(const uint4 (&v)[K]) {
-  float sum = 0.0f;
+  float sums[4] = {};  // short chains of additions
 #pragma unroll
   for (int k = 0; k < K; ++k) {
     float values[L];
     ak::unpack<T>(v[k], values);
 #pragma unroll
-    for (int e = 0; e < L; ++e) sum += values[e] * values[e];
+    for (int e = 0; e < L; ++e) sums[e % 4] += values[e] * values[e];
   }
-  return sum;
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
 __device__ __forceinline__ float gain(float normal, float weight) { return normal * (WEIGHT_OFFSET ? weight + 1.0f : weight); }
 
-/// out = x * scale * gain, for the vectors of a thread.
-template <bool aligned, int K>
-__device__ __forceinline__ void write_vectors(const uint4 (&v)[K], const T* __restrict__ weight, T* __restrict__ out, int count, float scale, int thread,
-                              int threads, int group) {
+/// out = x * scale * gain for the vectors of a tile, which begins at `weight` and `out`.
+template <class Tile, int K>
+__device__ __forceinline__ void write(const Tile& tile, const uint4 (&v)[K], const T* weight, T* out, float scale) {
+  const bool weight_aligned = ak::misalignment(weight) == 0, out_aligned = ak::misalignment(out) == 0;
 #pragma unroll
   for (int k = 0; k < K; ++k) {
-    const int i = ak::place<T>(k, thread, threads);
     float values[L], weights[L];
     ak::unpack<T>(v[k], values);
-    if (HAS_WEIGHT) ak::unpack<T>(ak::load_vector(weight, i, count, aligned), weights);
+    if (HAS_WEIGHT) tile.beside(weights, weight, k, weight_aligned);
 #pragma unroll
     for (int e = 0; e < L; ++e) {
       values[e] *= scale;
       if (HAS_WEIGHT) values[e] = gain(values[e], weights[e]);
     }
-    ak::store_vector(out, i, ak::pack<T>(values), count, aligned, thread % group, group);
+    tile.store(out, k, values, out_aligned);
   }
 }
 
-/// `aligned`: out and weight begin at multiples of 16 bytes.
-template <int K>
-__device__ __forceinline__ void write_row(const uint4 (&v)[K], const T* __restrict__ weight, T* __restrict__ out, int count, float scale, int thread,
-                          int threads, int group, bool aligned) {
-  if (aligned) {
-    write_vectors<true>(v, weight, out, count, scale, thread, threads, group);
-  } else {
-    write_vectors<false>(v, weight, out, count, scale, thread, threads, group);
-  }
-}
+/// What ak::rows_… do with a row.
+struct Row {
+  const T* __restrict__ weight;
+  int64_t N;
+  float eps;
 
-__device__ __forceinline__ bool aligned(const T* weight, const T* out) { return (!HAS_WEIGHT || ak::misalignment(weight) == 0) && ak::misalignment(out) == 0; }
+  static constexpr ak::Hint hint = static_cast<ak::Hint>(HINT);
+  __device__ static float fill() { return 0.0f; }
+  __device__ bool aligned() const { return !HAS_WEIGHT || ak::misalignment(weight) == 0; }
+
+  template <class Team, class Tile, int K, class Released>
+  __device__ __forceinline__ void held(Team& team, const Tile& tile, const uint4 (&v)[K], float, T* out, int64_t at, bool present,
+                                       const Released& released) const {
+    const float squares = ak::sum(team, sum_squares(v));
+    released();
+    if (present) write(tile, v, weight + at, out, scale_of(squares, N, eps));
+  }
+
+  template <class Team, class Pieces>
+  __device__ __forceinline__ void any(Team& team, const Pieces& pieces, const T* x, T* out) const {
+    uint4 v[Pieces::vectors];
+    float squares = 0.0f;
+    for (int piece = 0; piece < pieces.count; ++piece) {
+      pieces.tile(piece).load(v, x + pieces.offset(piece), fill());
+      squares += sum_squares(v);
+    }
+    const float scale = scale_of(ak::sum(team, squares), N, eps);
+    for (int piece = pieces.count - 1; piece >= 0; --piece) {  // the last one is still here
+      const auto tile = pieces.tile(piece);
+      const int64_t at = pieces.offset(piece);
+      if (piece + 1 < pieces.count) tile.load(v, x + at, fill());
+      write(tile, v, weight + at, out + at, scale);
+    }
+  }
+};
 
 }  // namespace
 
-/// `group` lanes hold a row.
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
-    rmsnorm_warps(const T* __restrict__ x, const T* __restrict__ weight, T* __restrict__ out, int64_t M, int64_t N, int64_t x_row,
-                  int64_t out_row, int64_t group, float eps) {
-  const int lanes = static_cast<int>(group), lane = threadIdx.x % lanes;
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * (32 * WARPS / lanes) + threadIdx.x / lanes;
-  const int count = row < M ? static_cast<int>(N) : 0;
-  uint4 v[SHORT];
-  ak::load_row<T>(v, x + (row < M ? row : 0) * x_row, count, lane, lanes, ak::splat<T>(0.0f));
-  const float scale = scale_of(ak::warp_reduce<ak::Sum>(sum_squares(v), lanes), N, eps);
-  const bool rows_aligned = aligned(weight, out) && out_row % L == 0;
-  write_row(v, weight, out + row * out_row, count, scale, lane, lanes, lanes, rows_aligned);
+    rmsnorm_warps(const T* __restrict__ x, const T* __restrict__ weight, T* __restrict__ out, int64_t M, int64_t N, int64_t x_row, int64_t out_row, int64_t lanes, float eps) {
+  ak::wait_for_previous_launch();
+  ak::rows_in_warps<SHORT, AK_DIM_N>(Row{weight, N, eps}, ak::Rows<T>{x, out, M, N, x_row, out_row}, static_cast<int>(lanes));
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
-    rmsnorm_block(const T* __restrict__ x, const T* __restrict__ weight, T* __restrict__ out, int64_t N, int64_t x_row, int64_t out_row,
-                  float eps) {
-  __shared__ float room[32];
-  const int count = static_cast<int>(N);
-  x += blockIdx.x * x_row;
-  out += blockIdx.x * out_row;
-  uint4 v[VECTORS];
-  ak::load_row<T>(v, x, count, threadIdx.x, blockDim.x, ak::splat<T>(0.0f));
-  const float scale = scale_of(ak::block_reduce<ak::Sum>(sum_squares(v), 0.0f, room), N, eps);
-  write_row(v, weight, out, count, scale, threadIdx.x, blockDim.x, 32, aligned(weight, out));
+#if REGISTERS > 0
+#define LIMITS __maxnreg__(REGISTERS)
+#else
+#define LIMITS __launch_bounds__(THREADS)
+#endif
+extern "C" __global__ void LIMITS
+    rmsnorm_block(const T* __restrict__ x, const T* __restrict__ weight, T* __restrict__ out, int64_t M, int64_t N, int64_t x_row, int64_t out_row, float eps) {
+  ak::wait_for_previous_launch();
+  ak::rows_in_blocks<VECTORS, AK_DIM_N, THREADS, CLUSTER>(Row{weight, N, eps}, ak::Rows<T>{x, out, M, N, x_row, out_row});
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    rmsnorm_long(const T* __restrict__ x, const T* __restrict__ weight, T* __restrict__ out, int64_t N, int64_t x_row, int64_t out_row,
-                 float eps) {
-  __shared__ float room[32];
-  constexpr int step = THREADS * VECTORS * L;
-  x += blockIdx.x * x_row;
-  out += blockIdx.x * out_row;
-  uint4 v[VECTORS];
-  float sum = 0.0f;
-  for (int64_t begin = 0; begin < N; begin += step) {
-    ak::load_row<T>(v, x + begin, static_cast<int>(min(N - begin, int64_t{step})), threadIdx.x, THREADS, ak::splat<T>(0.0f));
-    sum += sum_squares(v);
-  }
-  const float scale = scale_of(ak::block_reduce<ak::Sum>(sum, 0.0f, room), N, eps);
-  for (int64_t begin = 0; begin < N; begin += step) {
-    const int count = static_cast<int>(min(N - begin, int64_t{step}));
-    ak::load_row<T>(v, x + begin, count, threadIdx.x, THREADS, ak::splat<T>(0.0f));
-    write_row(v, HAS_WEIGHT ? weight + begin : weight, out + begin, count, scale, threadIdx.x, THREADS, 32, aligned(weight, out));
-  }
+#if STAGES > 0
+extern "C" __global__ void LIMITS
+    rmsnorm_ahead(const T* __restrict__ x, const T* __restrict__ weight, T* __restrict__ out, int64_t M, int64_t N, int64_t x_row, int64_t out_row, float eps) {
+  ak::wait_for_previous_launch();
+  ak::rows_ahead<VECTORS, AK_DIM_N, THREADS, STAGES>(Row{weight, N, eps}, ak::Rows<T>{x, out, M, N, x_row, out_row});
 }
+#endif
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     rmsnorm_strided(const T* __restrict__ x, const T* __restrict__ weight, T* __restrict__ out, int64_t N, int64_t x_row, int64_t x_column,
                     int64_t weight_step, int64_t out_row, int64_t out_column, float eps) {
-  __shared__ float room[32];
+  __shared__ ak::Rooms<> rooms;
+  ak::wait_for_previous_launch();
+  ak::BlockTeam<> team(rooms);
   x += blockIdx.x * x_row;
   out += blockIdx.x * out_row;
-  float sum = 0.0f;
+  float squares = 0.0f;
   for (int64_t i = threadIdx.x; i < N; i += THREADS) {
     const float value = ak::to_float(x[i * x_column]);
-    sum += value * value;
+    squares += value * value;
   }
-  const float scale = scale_of(ak::block_reduce<ak::Sum>(sum, 0.0f, room), N, eps);
+  const float scale = scale_of(ak::sum(team, squares), N, eps);
   for (int64_t i = threadIdx.x; i < N; i += THREADS) {
     float value = ak::to_float(x[i * x_column]) * scale;
     if (HAS_WEIGHT) value = gain(value, ak::to_float(weight[i * weight_step]));

@@ -3,39 +3,56 @@ family  = "softmax"
 backend = "cuda"
 
 [tune]
-VECTORS = { values = [1, 2, 4, 8],          default = 4,   tier = 1 }   # vectors of 16 bytes that a thread holds of a row
-THREADS = { values = [128, 256, 512, 1024], default = 512, tier = 1 }   # of a block at most; a longer row is read twice
-SHORT   = { values = [1, 2, 4, 8],          default = 4,   tier = 1 }   # vectors of a thread where a warp holds rows whole
-WARPS   = { values = [1, 2, 4, 8],          default = 4,   tier = 1 }   # of a block there
-DEPTH   = { values = [4, 8, 16, 32],        default = 16,  tier = 1 }   # threads to a row where rows lie side by side
-require = ["VECTORS * THREADS <= 4096"]                                 # the registers of a multiprocessor
+VECTORS   = { values = [1, 2, 4, 8, 16],                 default = 8,   tier = 1 }   # vectors of 16 bytes that a thread holds of a row
+THREADS   = { values = [128, 256, 512, 1024],            default = 512, tier = 1 }   # of a block at most; a longer row is read again
+SHORT     = { values = [1, 2, 4, 8],                     default = 4,   tier = 1 }   # vectors of a thread where a warp holds rows whole
+WARPS     = { values = [1, 2, 4, 8],                     default = 4,   tier = 1 }   # of a block there
+DEPTH     = { values = [4, 8, 16, 32],                   default = 16,  tier = 1 }   # threads to a row where rows lie side by side
+HINT      = { values = [0, 1, 2],                        default = 0,   tier = 2 }   # 0: none; 1: rows pass once; 2: rows go past the first cache
+KEEP      = { values = [0, 1],                           default = 0,   tier = 3 }   # 1: a thread keeps exponentials, and computes each once, rather than elements
+REGISTERS = { values = [0, 32, 40, 48, 64, 80, 96, 128], default = 0,   tier = 3 }   # of a thread at most where blocks hold rows; 0: as many as it takes
+STAGES    = { values = [0, 2, 3, 4, 6],                  default = 0,   tier = 4 }   # rows that come ahead by bulk copies, to blocks that stay; 0: a block for each row
+BLOCKS    = { values = [1, 2, 3, 4, 6, 8, 16],           default = 4,   tier = 4 }   # of a multiprocessor that stay
+CLUSTER   = { values = [1, 2, 4, 8],                     default = 1,   tier = 5 }   # blocks that share a row
+require = [
+  "VECTORS * THREADS <= 8192 && REGISTERS * THREADS <= 65536",  # the registers of a multiprocessor
+  "STAGES == 0 && CLUSTER == 1 || compute_capability >= 90",
+  "STAGES == 0 || CLUSTER == 1",
+]
 
-# Rows that a warp holds, one or several to a warp.
+# Rows that a warp holds, one or several to a warp. A row that is not whole vectors may touch one more.
 [[variant]]
-when = "(N <= 1 || x.stride(1) == 1 && out.stride(1) == 1) && N * sizeof(T) <= 512 * SHORT"
+when = "(N <= 1 || x.stride(1) == 1 && out.stride(1) == 1) && N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0) <= 32 * SHORT"
 [[variant.launch]]
-kernel = "softmax_warps"
-grid   = ["cdiv(M, WARPS * 32 / pow2ceil(max(1, cdiv(N * sizeof(T), 16 * SHORT))))"]
-block  = ["32 * WARPS"]
-args   = ["x", "out", "M", "N", "x.stride(0)", "out.stride(0)", "pow2ceil(max(1, cdiv(N * sizeof(T), 16 * SHORT)))", "scale"]
+kernel  = "softmax_warps"
+grid    = ["cdiv(M, WARPS * 32 / pow2ceil(max(1, cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), SHORT))))"]
+block   = ["32 * WARPS"]
+args    = ["x", "out", "M", "N", "x.stride(0)", "out.stride(0)",
+           "pow2ceil(max(1, cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), SHORT)))", "scale"]
+overlap = true
 
-# Rows that a block holds.
+# Blocks that stay, while the next rows come.
 [[variant]]
-when = "x.stride(1) == 1 && out.stride(1) == 1 && N * sizeof(T) <= 16 * VECTORS * THREADS"
+when = """STAGES > 0 && x.stride(1) == 1 && out.stride(1) == 1 && N * sizeof(T) <= 16 * VECTORS * THREADS - 32
+          && STAGES * (N * sizeof(T) + 32) <= shared_per_block - 2048"""
 [[variant.launch]]
-kernel = "softmax_block"
-grid   = ["M"]
-block  = ["align(cdiv(N * sizeof(T), 16 * VECTORS), 32)"]
-args   = ["x", "out", "N", "x.stride(0)", "out.stride(0)", "scale"]
+kernel  = "softmax_ahead"
+grid    = ["min(M, sm_count * BLOCKS)"]
+block   = ["align(cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), VECTORS), 32)"]
+shared  = "STAGES * 16 * (N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0))"
+args    = ["x", "out", "M", "N", "x.stride(0)", "out.stride(0)", "scale"]
+overlap = true
 
-# Longer rows.
+# A row to a block or a cluster, that holds it or reads it twice.
 [[variant]]
 when = "x.stride(1) == 1 && out.stride(1) == 1"
 [[variant.launch]]
-kernel = "softmax_long"
-grid   = ["M"]
-block  = ["THREADS"]
-args   = ["x", "out", "N", "x.stride(0)", "out.stride(0)", "scale"]
+kernel  = "softmax_block"
+grid    = ["M * CLUSTER"]
+block   = ["min(THREADS, align(cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), VECTORS * CLUSTER), 32))"]
+cluster = ["CLUSTER"]
+args    = ["x", "out", "M", "N", "x.stride(0)", "out.stride(0)", "scale"]
+overlap = true
 
 # Rows side by side, and any strides.
 [[launch]]
@@ -58,12 +75,12 @@ gain = "1.5x where latency rules"
 text = "With fewer rows than multiprocessors nothing overlaps: a smaller VECTORS or SHORT spreads a row over more threads."
 [[recipe]]
 name = "split the row over a cluster"
-tier = 6
+tier = 5
 when = "N * sizeof(T) > 65536"
 gain = "one read of memory instead of two"
-text = "Blocks of a cluster hold a part of the row each in registers, and exchange maximum and sum through distributed shared memory."
+text = "CLUSTER: blocks hold a part of the row each, and exchange maximum and sum through distributed shared memory."
 */
-#include <autokernel/reduce.cuh>
+#include <autokernel/rows.cuh>
 
 namespace {
 
@@ -91,126 +108,159 @@ struct Scale {
   }
 };
 
-/// The scaled elements that a thread holds of a row, -inf past its end.
-template <int K>
-__device__ __forceinline__ void load_scaled(float (&values)[K * L], const T* x, int count, int thread, int threads, const Scale& scale) {
-  uint4 v[K];
-  ak::load_row<T>(v, x, count, thread, threads, ak::splat<T>(-ak::infinity()));
+/// The scaled elements of vector k of a tile, -inf where there is no element of the row.
+template <class Tile>
+__device__ __forceinline__ void scaled(float (&values)[L], const Tile& tile, const uint4& v, int k, const Scale& scale) {
+  ak::unpack<T>(v, values);
 #pragma unroll
-  for (int k = 0; k < K; ++k) {
-    float unpacked[L];
-    ak::unpack<T>(v[k], unpacked);
+  for (int e = 0; e < L; ++e) values[e] = scale(values[e]);
+  if (!scale.keeps_order && !tile.all(k)) {
 #pragma unroll
-    for (int e = 0; e < L; ++e) values[k * L + e] = scale(unpacked[e]);
-  }
-  if (!scale.keeps_order) {
-#pragma unroll
-    for (int k = 0; k < K; ++k) {
-#pragma unroll
-      for (int e = 0; e < L; ++e) {
-        if (ak::place<T>(k, thread, threads) + e >= count) values[k * L + e] = -ak::infinity();
-      }
-    }
+    for (int e = 0; e < L; ++e) values[e] = tile.has(k, e) ? values[e] : -ak::infinity();
   }
 }
 
-template <int n>
-__device__ __forceinline__ float max_of(const float (&values)[n]) {
-  float top = values[0];
+/// The largest of the scaled elements in the vectors of a tile. Scaling by a positive factor keeps their order, also when it rounds.
+template <class Tile, int K>
+__device__ __forceinline__ float max_of(const uint4 (&v)[K], const Tile& tile, const Scale& scale) {
+  float top = -ak::infinity(), values[L];
+  if (scale.keeps_order) {
+    uint4 largest = v[0];
 #pragma unroll
-  for (int i = 1; i < n; ++i) top = fmaxf(top, values[i]);
+    for (int k = 1; k < K; ++k) largest = ak::larger<T>(largest, v[k]);
+    ak::unpack<T>(largest, values);
+#pragma unroll
+    for (int e = 0; e < L; ++e) top = fmaxf(top, values[e]);
+    return scale(top);
+  }
+#pragma unroll
+  for (int k = 0; k < K; ++k) {
+    scaled(values, tile, v[k], k, scale);
+#pragma unroll
+    for (int e = 0; e < L; ++e) top = fmaxf(top, values[e]);
+  }
   return top;
 }
 
-/// Replace scaled elements by their exponentials, or by what is less than the maximum, and return the sum of exponentials.
-template <int n>
-__device__ __forceinline__ float exponentials(float (&values)[n], float top) {
-  float sum = 0.0f;
-#pragma unroll
-  for (int i = 0; i < n; ++i) {
-    values[i] -= top;
-    const float power = ak::exponential<T>(values[i]);
-    sum += power;
-    if (!LOG) values[i] = power;
-  }
-  return sum;
+/// What the elements are finished with, from the sum of exponentials.
+__device__ __forceinline__ float last_of(float sum) { return LOG ? logf(sum) : 1.0f / sum; }
+__device__ __forceinline__ float result(float scaled, float top, float last) {
+  return LOG ? scaled - top - last : ak::exponential<T>(scaled - top) * last;
 }
 
-/// From what `exponentials` left: `total` is the sum, of which the logarithm or the inverse is `last`.
-__device__ __forceinline__ float last_of(float sum) { return LOG ? logf(sum) : 1.0f / sum; }
-__device__ __forceinline__ float finish(float value, float last) { return LOG ? value - last : value * last; }
-/// The same from a scaled element.
-__device__ __forceinline__ float result(float scaled, float top, float last) {
-  return finish(LOG ? scaled - top : ak::exponential<T>(scaled - top), last);
-}
+/// What ak::rows_… do with a row.
+struct Row {
+  float scale;
+
+  static constexpr ak::Hint hint = static_cast<ak::Hint>(HINT);
+  __device__ static float fill() { return -ak::infinity(); }
+  __device__ bool aligned() const { return true; }
+
+  template <class Team, class Tile, int K, class Released>
+  __device__ __forceinline__ void held(Team& team, const Tile& tile, uint4 (&v)[K], float, T* out, int64_t, bool present,
+                                       const Released& released) const {
+    constexpr bool keep = KEEP && !LOG;
+    const Scale of(scale);
+    float kept[keep ? K * L : 1];
+    const float top = max_of(v, tile, of), pivot = top == -ak::infinity() ? 0.0f : top;
+    float sums[4] = {};  // short chains of additions
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      float values[L];
+      scaled(values, tile, v[k], k, of);
+#pragma unroll
+      for (int e = 0; e < L; ++e) {
+        const float power = ak::exponential<T>(values[e] - pivot);
+        sums[e % 4] += power;
+        if (keep) kept[k * L + e] = power;
+      }
+    }
+    const ak::SumExp own = {top, (sums[0] + sums[1]) + (sums[2] + sums[3])};
+    const ak::SumExp whole = team.template reduce<ak::JoinSumExp<T>>(own, ak::SumExp{-ak::infinity(), 0.0f});
+    released();
+    if (!present) return;
+    if (!keep) ak::forget_unpacked(v);
+    const float last = last_of(whole.sum);
+    const float factor = own.maximum == whole.maximum ? last : last * ak::exponential<T>(own.maximum - whole.maximum);
+    const bool aligned = ak::misalignment(out) == 0;
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      float values[L];
+      if (!keep) scaled(values, tile, v[k], k, of);
+#pragma unroll
+      for (int e = 0; e < L; ++e) values[e] = keep ? kept[k * L + e] * factor : result(values[e], whole.maximum, last);
+      tile.store(out, k, values, aligned);
+    }
+  }
+
+  template <class Team, class Pieces>
+  __device__ __forceinline__ void any(Team& team, const Pieces& pieces, const T* x, T* out) const {
+    constexpr int K = Pieces::vectors;
+    const Scale of(scale);
+    uint4 v[K];
+    ak::SumExp own = {-ak::infinity(), 0.0f};
+    for (int piece = 0; piece < pieces.count; ++piece) {
+      const auto tile = pieces.tile(piece);
+      tile.load(v, x + pieces.offset(piece), fill());
+#pragma unroll
+      for (int k = 0; k < K; ++k) {
+        float values[L];
+        scaled(values, tile, v[k], k, of);
+        ak::add_exponentials<T>(own, values);
+      }
+    }
+    const ak::SumExp whole = team.template reduce<ak::JoinSumExp<T>>(own, ak::SumExp{-ak::infinity(), 0.0f});
+    const float last = last_of(whole.sum);
+    for (int piece = pieces.count - 1; piece >= 0; --piece) {  // the last one is still here
+      const auto tile = pieces.tile(piece);
+      const int64_t at = pieces.offset(piece);
+      if (piece + 1 < pieces.count) tile.load(v, x + at, fill());
+      const bool aligned = ak::misalignment(out + at) == 0;
+#pragma unroll
+      for (int k = 0; k < K; ++k) {
+        float values[L];
+        scaled(values, tile, v[k], k, of);
+#pragma unroll
+        for (int e = 0; e < L; ++e) values[e] = result(values[e], whole.maximum, last);
+        tile.store(out + at, k, values, aligned);
+      }
+    }
+  }
+};
 
 }  // namespace
 
-/// `group` lanes hold a row.
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
-    softmax_warps(const T* __restrict__ x, T* __restrict__ out, int64_t M, int64_t N, int64_t x_row, int64_t out_row, int64_t group,
-                  float scale) {
-  const int lanes = static_cast<int>(group), lane = threadIdx.x % lanes;
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * (32 * WARPS / lanes) + threadIdx.x / lanes;
-  const int count = row < M ? static_cast<int>(N) : 0;
-  float values[SHORT * L];
-  load_scaled<SHORT>(values, x + (row < M ? row : 0) * x_row, count, lane, lanes, Scale(scale));
-  const float top = ak::warp_reduce<ak::MaxNumber>(max_of(values), lanes);
-  const float last = last_of(ak::warp_reduce<ak::Sum>(exponentials(values, top), lanes));
-  const bool aligned = ak::misalignment(out) == 0 && out_row % L == 0;
-  ak::store_row<T, SHORT>(out + row * out_row, count, lane, lanes, lanes, aligned, [&](int k, float(&v)[L]) {
-#pragma unroll
-    for (int e = 0; e < L; ++e) v[e] = finish(values[k * L + e], last);
-  });
+    softmax_warps(const T* __restrict__ x, T* __restrict__ out, int64_t M, int64_t N, int64_t x_row, int64_t out_row, int64_t lanes, float scale) {
+  ak::wait_for_previous_launch();
+  ak::rows_in_warps<SHORT, AK_DIM_N>(Row{scale}, ak::Rows<T>{x, out, M, N, x_row, out_row}, static_cast<int>(lanes));
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
-    softmax_block(const T* __restrict__ x, T* __restrict__ out, int64_t N, int64_t x_row, int64_t out_row, float scale) {
-  __shared__ float room[64];
-  const int count = static_cast<int>(N);
-  x += blockIdx.x * x_row;
-  out += blockIdx.x * out_row;
-  float values[VECTORS * L];
-  load_scaled<VECTORS>(values, x, count, threadIdx.x, blockDim.x, Scale(scale));
-  const float top = ak::block_reduce<ak::MaxNumber>(max_of(values), -ak::infinity(), room);
-  const float last = last_of(ak::block_reduce<ak::Sum>(exponentials(values, top), 0.0f, room + 32));
-  ak::store_row<T, VECTORS>(out, count, threadIdx.x, blockDim.x, 32, ak::misalignment(out) == 0, [&](int k, float(&v)[L]) {
-#pragma unroll
-    for (int e = 0; e < L; ++e) v[e] = finish(values[k * L + e], last);
-  });
+#if REGISTERS > 0
+#define LIMITS __maxnreg__(REGISTERS)
+#else
+#define LIMITS __launch_bounds__(THREADS)
+#endif
+extern "C" __global__ void LIMITS
+    softmax_block(const T* __restrict__ x, T* __restrict__ out, int64_t M, int64_t N, int64_t x_row, int64_t out_row, float scale) {
+  ak::wait_for_previous_launch();
+  ak::rows_in_blocks<VECTORS, AK_DIM_N, THREADS, CLUSTER>(Row{scale}, ak::Rows<T>{x, out, M, N, x_row, out_row});
 }
 
-/// Read once for maximum and sum, and again to write.
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    softmax_long(const T* __restrict__ x, T* __restrict__ out, int64_t N, int64_t x_row, int64_t out_row, float factor) {
-  __shared__ float room[64];
-  constexpr int step = THREADS * VECTORS * L;
-  const Scale scale(factor);
-  x += blockIdx.x * x_row;
-  out += blockIdx.x * out_row;
-  float values[VECTORS * L];
-  ak::SumExp part = {-ak::infinity(), 0.0f};
-  for (int64_t begin = 0; begin < N; begin += step) {
-    load_scaled<VECTORS>(values, x + begin, static_cast<int>(min(N - begin, int64_t{step})), threadIdx.x, THREADS, scale);
-    ak::add_exponentials<T>(part, values);
-  }
-  const ak::SumExp whole = ak::block_sum_exp<T>(part, room);
-  const float last = last_of(whole.sum);
-  for (int64_t begin = 0; begin < N; begin += step) {
-    const int count = static_cast<int>(min(N - begin, int64_t{step}));
-    load_scaled<VECTORS>(values, x + begin, count, threadIdx.x, THREADS, scale);
-    ak::store_row<T, VECTORS>(out + begin, count, threadIdx.x, THREADS, 32, ak::misalignment(out) == 0, [&](int k, float(&v)[L]) {
-#pragma unroll
-      for (int e = 0; e < L; ++e) v[e] = result(values[k * L + e], whole.maximum, last);
-    });
-  }
+#if STAGES > 0
+extern "C" __global__ void LIMITS
+    softmax_ahead(const T* __restrict__ x, T* __restrict__ out, int64_t M, int64_t N, int64_t x_row, int64_t out_row, float scale) {
+  ak::wait_for_previous_launch();
+  ak::rows_ahead<VECTORS, AK_DIM_N, THREADS, STAGES>(Row{scale}, ak::Rows<T>{x, out, M, N, x_row, out_row});
 }
+#endif
 
 /// A warp reads 32 neighbouring rows at one place; DEPTH warps share them.
 extern "C" __global__ void __launch_bounds__(32 * DEPTH, 1)
     softmax_columns(const T* __restrict__ x, T* __restrict__ out, int64_t M, int64_t N, int64_t x_row, int64_t x_column, int64_t out_row,
                     int64_t out_column, float factor) {
   __shared__ ak::SumExp parts[DEPTH][32];
+  ak::wait_for_previous_launch();
   const Scale scale(factor);
   const int64_t row = static_cast<int64_t>(blockIdx.x) * 32 + threadIdx.x;
   const int64_t end = row < M ? N : 0;
@@ -229,10 +279,7 @@ extern "C" __global__ void __launch_bounds__(32 * DEPTH, 1)
   __syncthreads();
   float top = -ak::infinity(), sum = 0.0f;
   for (int d = 0; d < DEPTH; ++d) top = fmaxf(top, parts[d][threadIdx.x].maximum);
-  for (int d = 0; d < DEPTH; ++d) {
-    const ak::SumExp other = parts[d][threadIdx.x];
-    sum += other.maximum == top ? other.sum : other.sum * ak::exponential<T>(other.maximum - top);
-  }
+  for (int d = 0; d < DEPTH; ++d) sum += ak::JoinSumExp<T>::relative(parts[d][threadIdx.x], top);
   const float last = last_of(sum);
 #pragma unroll 4
   for (int64_t i = threadIdx.y; i < end; i += DEPTH)

@@ -97,7 +97,7 @@ def _kinds(task, tensors, asked, device):
     return kinds
 
 
-class _SdpaSeen(TorchFunctionMode):
+class SdpaSeen(TorchFunctionMode):
     """Notes whether scaled_dot_product_attention is called."""
 
     seen = False
@@ -108,7 +108,7 @@ class _SdpaSeen(TorchFunctionMode):
 
 
 def _calls_sdpa(task, tensors):
-    with _SdpaSeen() as mode, contextlib.suppress(Exception):  # where it does not run, preparing it says so
+    with SdpaSeen() as mode, contextlib.suppress(Exception):  # where it does not run, preparing it says so
         task.reference(tensors)
     return mode.seen
 

@@ -121,6 +121,15 @@ def taken_out(root):
         return [entry["task"] for entry in json.load(file).get("taken_out", ())]
 
 
+def chosen_rest(root=None):
+    """How what is not replaced runs fastest, as the verification of the run found."""
+    path = os.path.join(root or data_directory(), "verification.json")
+    if not os.path.exists(path):
+        return "inductor"
+    with open(path, encoding="utf-8") as file:
+        return json.load(file).get("rest") or "inductor"
+
+
 def best_disjoint(weighted):
     """Indices of the sets without overlap that weigh most together; the larger set wins a tie. `weighted`: [(weight, set)]."""
     chosen = set()

@@ -4,26 +4,32 @@
 static, and whatever needs a gradient is given to Inductor as it came, and the reason is logged once.
 """
 
+import contextlib
 import logging
 import operator
 
 import torch
 from torch._dynamo.source import ConstantSource
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from autokernel import runtime
-from autokernel.bundles import Bundles, left
+from autokernel.bundles import Bundles, chosen_rest, left
 from autokernel.capture import first_line
 
 _log = logging.getLogger("autokernel")
 _said = set()
-_OWN_OPTIONS = {"run", "replace", "exclude"}
+_OWN_OPTIONS = {"run", "replace", "exclude", "rest"}
+_CUDNN_FIRST = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+CUDNN = ", cuDNN attention"  # ends the name of a way in which SDPA prefers cuDNN
+RESTS = ("inductor", "max-autotune", f"inductor{CUDNN}", f"max-autotune{CUDNN}", "eager")  # ways to run what is not replaced
 
 
 def backend(gm, example_inputs, *, options=None, mode=None, report=None):
     """Compile `gm` as Dynamo hands it over.
 
     options: `run`, a run directory (default: the user's data directory); `replace` = "none" takes the same path and replaces nothing;
-    `exclude`, task ids not to use; any other is Inductor's. `report`, a Report, is told what was replaced.
+    `exclude`, task ids not to use; `rest`, one of RESTS (default: what the run's verification found fastest); any other is Inductor's.
+    `report`, a Report, is told what was replaced.
     """
     options = dict(options or {})
     patches = {name: value for name, value in options.items() if name not in _OWN_OPTIONS}
@@ -33,7 +39,8 @@ def backend(gm, example_inputs, *, options=None, mode=None, report=None):
     if reason is None:
         try:
             replaced = _replace(gm, example_inputs, options, report)
-            return _inductor(replaced, example_inputs, patches, mode)
+            rest = options.get("rest") or chosen_rest(options.get("run"))
+            return _compiled(replaced, example_inputs, rest, patches, mode)
         except Exception as error:  # whatever it is, the model must run
             reason = first_line(error)
             report.forget()
@@ -55,6 +62,24 @@ class Report:
         """Nothing of the graph at hand was replaced after all."""
         self.replaced = [entry for entry in self.replaced if entry["graph"] != self.graphs]
         self.left = [entry for entry in self.left if entry["graph"] != self.graphs]
+
+
+def _compiled(gm, example_inputs, rest, patches, mode):
+    """What is not replaced, compiled in one of RESTS."""
+    if rest not in RESTS:
+        raise ValueError(f"the option `rest` is one of {', '.join(RESTS)}, not {rest}")
+    if rest == "eager":
+        return gm.forward
+    mode = mode or ("max-autotune-no-cudagraphs" if rest.startswith("max-autotune") else None)
+    with _cudnn_first() if rest.endswith(CUDNN) else contextlib.nullcontext():
+        return _inductor(gm, example_inputs, patches, mode)
+
+
+@contextlib.contextmanager
+def _cudnn_first():
+    """While AOT traces, SDPA becomes cuDNN's where that serves. The cache of traces does not know of it."""
+    with sdpa_kernel(_CUDNN_FIRST, set_priority=True), torch._functorch.config.patch(enable_autograd_cache=False):
+        yield
 
 
 def _inductor(gm, example_inputs, patches, mode):

@@ -9,15 +9,18 @@ from torch.utils import _pytree as pytree
 
 from autokernel import device as devices
 from autokernel import dynamo, paired, parity, runtime
+from autokernel.baseline import SdpaSeen
 from autokernel.capture import first_line
 from autokernel.graph_json import write_json
 
 SCHEMA = "autokernel.verification/1"
 EAGER_GRAPH = "eager in a CUDA graph"
+OFF = "replacement_off"  # the model with nothing replaced, the rest as it is with the kernels
 _MODES = {"torch.compile": None}
 # Captured here like all others, so without the graphs that these modes make themselves: on an H200 with PyTorch 2.11 those ended in a launch
 # failure beside captured ones, and cost up to 0.2 ms of host time a call. `torch.compile` in a graph is what reduce-overhead stands for.
 _CUDA_MODES = {"torch.compile max-autotune": "max-autotune-no-cudagraphs"}
+_REST_OF = {"torch.compile": "inductor", "torch.compile max-autotune": "max-autotune", EAGER_GRAPH: "eager"}
 _STALE = 0.1  # of the way from the results on other inputs
 _SEEDS = (101, 202)  # of the input sets beside the model's own
 _MAXIMUM_S = 60.0  # of the measurement that is reported
@@ -72,6 +75,7 @@ class Verification:
         self.rounds = rounds
         self.progress = progress
         self.errors = {}
+        self.rest = "inductor"  # one of dynamo.RESTS
         self.inputs = [(loaded.args, loaded.kwargs)] + [parity.other_inputs((loaded.args, loaded.kwargs), seed) for seed in _SEEDS]
         self.eager_outputs, self.references = [], []
         self.no_graph = {}  # name -> why it is timed as it is called
@@ -81,6 +85,8 @@ class Verification:
         self._make_references()
         self.progress("Compiling the baselines")
         baselines = self._baselines()
+        self.progress("Choosing how the rest of the model runs")
+        self.rest, baselines[OFF] = self._fastest_rest(baselines)
         self.progress("Putting the kernels into the model")
         ours = self._variant(exclude)
         comparison = self._compare(ours)
@@ -97,7 +103,7 @@ class Verification:
             return function(*args, **kwargs)
 
     def _variant(self, exclude, **options):
-        variant = Variant(self.loaded, self.directory, exclude, **options)
+        variant = Variant(self.loaded, self.directory, exclude, **{"rest": self.rest, **options})
         self._call(variant.call, self.inputs[0])
         return variant
 
@@ -114,8 +120,33 @@ class Verification:
                 self.errors[name] = first_line(error)
         if self.device.type == "cuda":
             made[EAGER_GRAPH] = self.loaded.model
-        made["replacement_off"] = self._variant([], replace="none").call
         return made
+
+    # --- the rest of the model
+
+    def _fastest_rest(self, baselines):
+        """(name, function) of the fastest way to run the model without kernels: as the fastest baseline does, or with another attention."""
+        names = self._rests(baselines)
+        variants = {name: self._variant([], replace="none", rest=name) for name in names}
+        right = {name: variant.call for name, variant in variants.items() if name == names[0] or self._compare(variant).holds}
+        samples = self._measure(right, _TRIAL_S) if len(right) > 1 else {}
+        gains = {name: paired.speedup(samples[names[0]], times) for name, times in samples.items() if name != names[0]}
+        faster = [name for name in gains if gains[name][1] > 1.0]
+        best = max(faster, key=lambda name: gains[name][0], default=names[0])
+        return best, right[best]
+
+    def _rests(self, baselines):
+        """Ways worth trying, first that of the fastest baseline."""
+        if self.device.type == "cpu":
+            return ["inductor"]
+        known = {name: rest for name, rest in _REST_OF.items() if name in baselines}
+        samples = self._measure({name: baselines[name] for name in known}, _TRIAL_S)
+        ranked = sorted(samples, key=lambda name: paired.median(samples[name]))
+        names = [known[ranked[0]]] if ranked else ["inductor"]
+        compiled = next((known[name] for name in ranked if known[name] != "eager"), None)
+        if compiled and _calls_sdpa(self.loaded):
+            names.append(compiled + dynamo.CUDNN)
+        return names
 
     def _measure(self, functions, maximum_s):
         calls = {name: self._timed(name, function) for name, function in functions.items()}
@@ -176,9 +207,9 @@ class Verification:
         """Take kernels out while the model is wrong or does not gain by them: (variant, its comparison, [{"task", "reason"}])."""
         taken_out, trials = [], 0
         while ours.tasks() and trials < _MAXIMUM_TRIALS:
-            gain = self._gain(baselines["replacement_off"], ours.call)
+            gain = self._gain(baselines[OFF], ours.call)
             if comparison.holds and gain[1] > 1.0:
-                break
+                return ours, comparison, taken_out
             better = None
             for task in ours.tasks():
                 trials += 1
@@ -190,7 +221,16 @@ class Verification:
                 break
             ours, comparison, reason = better
             taken_out.append({"task": task, "reason": reason})
-        return ours, comparison, taken_out
+        return self._without_any(ours, comparison, baselines, taken_out)
+
+    def _without_any(self, ours, comparison, baselines, taken_out):
+        """Where no kernel can be shown to pay, the model without: then it is level with the best baseline by what it is."""
+        if not ours.tasks() or (comparison.holds and self._gain(baselines[OFF], ours.call)[1] > 1.0):
+            return ours, comparison, taken_out
+        reason = "the model does not gain by it" if comparison.holds else "the model's error was too large"
+        taken_out += [{"task": task, "reason": reason} for task in ours.tasks()]
+        without = self._variant([*ours.exclude, *ours.tasks()])
+        return without, self._compare(without), taken_out
 
     def _better_without(self, task, ours, comparison):
         without = self._variant([*ours.exclude, task])
@@ -216,6 +256,7 @@ class Verification:
             "median_us": _us(samples["autokernel"]), "vs": self._versus(samples),
             "max_error_over_eager_error": _finite(comparison.max_ratio), "norm_error_over_eager_error": _finite(comparison.norm_ratio),
             "parity": comparison.holds, "parity_problems": sorted(set(comparison.problems)), "input_sets": len(self.inputs),
+            "rest": self.rest,
             "engaged": all(entry["calls"] == entry["regions"] for entry in replaced),
             "replaced": replaced, "regions_left": _counted(ours.report.left), "graphs": ours.report.graphs,
             "graphs_to_inductor": sorted(set(ours.report.fallbacks)), "excluded": [t for t in ours.exclude if t not in {e["task"] for e in taken_out}],
@@ -248,6 +289,12 @@ class Verification:
             if region["inputs"] not in entry["shapes"]:
                 entry["shapes"].append(region["inputs"])
         return sorted(entries.values(), key=lambda entry: -entry["us_saved"])
+
+
+def _calls_sdpa(loaded):
+    with SdpaSeen() as mode:
+        loaded.call()
+    return mode.seen
 
 
 def _tensors(tree):

@@ -290,7 +290,7 @@ plan::Scheduler make_scheduler(Session& session, const plan::Budget& budget, con
     const kernel::Task task = session.run().task(id);
     const Json profile = read_json(session.file("tasks") / id / "task.json").at("profile");
     const search::Space space(kernel::KernelFile::read(session.run().best_path(id)), task, session.settings().device_facts);
-    facts.push_back(plan::facts_of(task, profile, space.size()));
+    facts.push_back(plan::facts_of(task, profile, space.size(), session.settings().ceilings));
   }
   double total_us = 0;
   for (const plan::TaskFacts& each : facts) total_us += each.us_per_forward;

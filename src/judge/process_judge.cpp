@@ -63,8 +63,9 @@ void ProcessJudge::expect(std::span<const Candidate> candidates) {
     if (!source) continue;
     std::string key = compiler_.key(*source);
     if (ahead_.contains(key)) continue;
-    ahead_.emplace(std::move(key), std::async(std::launch::async,
-                                              [this, source = *std::move(source)] { return compiler_.compile(source, settings_.compile); }));
+    ahead_.emplace(std::move(key), std::async(std::launch::async, [this, source = *std::move(source)] {
+                     return compiler_.compile(source, settings_.compile);
+                   }));
   }
 }
 

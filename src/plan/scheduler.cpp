@@ -18,6 +18,7 @@ constexpr double first_closing = 0.3;        // part of the gap that a first exp
 constexpr double unknown_floor = 0.5;        // of the best time, where no floor was measured
 constexpr double prior_seconds = 4;          // an experiment, before one was measured
 constexpr double smallest_fair_share = 0.5;  // of an equal share: every task gets a look
+constexpr double arithmetic_prospect = 0.2;  // libraries leave little where arithmetic is the limit, much where memory is
 
 bool is_final(const std::string& moved_on) { return moved_on.rfind("roofline", 0) == 0 || moved_on.rfind("exhausted", 0) == 0; }
 
@@ -38,12 +39,14 @@ double eager_us(const store::TaskState& state) {
   return state.baseline->eager_us > 0 ? state.baseline->eager_us : state.baseline->best_us;
 }
 
-/// That a gain over the incumbent is one over the baseline too: small where the incumbent is far behind.
-double likelihood(const store::TaskState& state) {
+double behind(const store::TaskState& state) {
   if (!state.incumbent || !state.baseline || state.baseline->best_us <= 0) return 1;
-  const double behind = std::max(1.0, state.incumbent->median_us / state.baseline->best_us);
-  return 1 / (behind * behind);
+  return std::max(1.0, state.incumbent->median_us / state.baseline->best_us);
 }
+
+/// That the next gains are gains over the baseline too. Steps are small as a rule, so it falls steeply with the distance; before a
+/// kernel was right, there is the prospect alone.
+double likelihood(const store::TaskState& state, double prospect) { return state.incumbent ? 1 / std::pow(behind(state), 3) : prospect; }
 
 bool overlap(const std::vector<std::string>& left, const std::vector<std::string>& right) {
   return std::any_of(left.begin(), left.end(),
@@ -52,13 +55,16 @@ bool overlap(const std::vector<std::string>& left, const std::vector<std::string
 
 }  // namespace
 
-TaskFacts facts_of(const kernel::Task& task, const Json& profile, double space_size) {
+TaskFacts facts_of(const kernel::Task& task, const Json& profile, double space_size, const search::Ceilings& ceilings) {
   int64_t calls = 0;
   for (const kernel::Binding& binding : task.workload) calls += binding.calls;
   calls = std::max<int64_t>(calls, 1);
   TaskFacts facts{task.id, task.family, profile.value("us_per_call", 0.0) * static_cast<double>(calls), calls, space_size, {}};
   for (const Json& node : profile.value("nodes", Json::array()))
     facts.nodes.push_back(node.is_string() ? node.get<std::string>() : node.dump());
+  search::Ceilings memory = ceilings;
+  memory.flops_per_second.clear();
+  if (search::roofline_us(task, ceilings) > search::roofline_us(task, memory)) facts.prospect = arithmetic_prospect;
   return facts;
 }
 
@@ -155,7 +161,7 @@ Standing Scheduler::standing(const Entry& entry) const {
   const double gap_us =
       eager > 0 ? std::max(0.0, result.best_us - result.floor_us) * forward_us_per_us : unknown_floor * entry.facts.us_per_forward;
   const double fading = 1 + static_cast<double>(entry.since_kept);
-  result.expected_gain_us = first_closing * gap_us / fading * likelihood(state);
+  result.expected_gain_us = first_closing * gap_us / fading * likelihood(state, entry.facts.prospect);
   result.seconds_per_experiment = seconds_per_experiment(entry);
   result.gain_per_minute = result.expected_gain_us * 1e-6 * 60 / result.seconds_per_experiment;
   const double rest = total_us_ - entry.facts.us_per_forward +
@@ -187,10 +193,14 @@ std::optional<std::string> Scheduler::next() {
     current_.clear();
     return std::nullopt;
   }
-  const bool settled = present && (entry(current_).experiments_spent - entry(current_).experiments_at_visit) >= rules_.settle_trials;
-  const bool stay = present && (!settled || best->gain_per_minute < rules_.switch_factor * present->gain_per_minute);
+  const bool stay = present && (!settled(entry(current_)) || best->gain_per_minute < rules_.switch_factor * present->gain_per_minute);
   if (!stay) current_ = best->task;
   return current_;
+}
+
+bool Scheduler::settled(const Entry& present) const {
+  return present.experiments_spent - present.experiments_at_visit >= rules_.settle_trials ||
+         behind(present.state) > rules_.hopeless_slowdown;
 }
 
 bool Scheduler::is_revisit(const std::string& task) const { return entry(task).state.moved_on.has_value(); }

@@ -8,6 +8,7 @@
 
 #include "core/clock.h"
 #include "core/json.h"
+#include "search/task_search.h"
 #include "store/run.h"
 
 namespace ak::plan {
@@ -19,10 +20,11 @@ struct TaskFacts {
   int64_t calls = 1;               // a forward
   double space_size = 1;           // valid points of its kernel file
   std::vector<std::string> nodes;  // of the model's graph; tasks that share some cannot both go into the model
+  double prospect = 1;             // of beating the baseline, before anything was tried: 1, or less where libraries are good
 };
 
-/// The facts of a task from its profile in task.json (`us_per_call`, `share`, `nodes`) and workload.
-TaskFacts facts_of(const kernel::Task& task, const Json& profile, double space_size);
+/// The facts of a task from its profile in task.json (`us_per_call`, `share`, `nodes`), its workload, and whether arithmetic bounds it.
+TaskFacts facts_of(const kernel::Task& task, const Json& profile, double space_size, const search::Ceilings& ceilings = {});
 
 /// Why a task was left. Those of the first group are final.
 enum class Reason { roofline, exhausted, plateau, hopeless, budget, environment };
@@ -35,7 +37,7 @@ struct MoveOn {
 
 /// When to move on, as data. `visits` counts how often the scheduler came back; patience doubles with each.
 struct Rules {
-  double roofline = 0.95;           // of the floor
+  double roofline = 0.98;           // of the floor
   int64_t plateau_base = 6;         // trials without a keep; and one more for each doubling of the space:
   double plateau_per_doubling = 1;  // a larger space is worth a longer look
   int64_t plateau_maximum = 60;
@@ -43,7 +45,7 @@ struct Rules {
   double hopeless_slowdown = 2;  // … and still so much slower than the baseline
   double budget_slack = 1.5;     // a task may use its fair share this many times over before it is set aside
   double switch_factor = 2;      // another task must promise so much more before the present one is interrupted
-  int64_t settle_trials = 4;     // a task is not interrupted before
+  int64_t settle_trials = 4;     // a task is not interrupted before, unless it is so far behind as what is hopeless
 };
 
 /// What may be spent in this session; nothing: no limit.
@@ -128,6 +130,7 @@ class Scheduler {
   double fair_share(const Entry& entry) const;
   int64_t patience(const Entry& entry) const;
   bool over_budget(const Entry& entry) const;
+  bool settled(const Entry& entry) const;
 
   std::vector<Entry> entries_;
   double total_us_;

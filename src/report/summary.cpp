@@ -132,9 +132,11 @@ std::string end_to_end_table(const RunView& run, size_t width, const Paint& pain
     table.add({row.name, row.ci_low > 1 ? paint.good(factor) : factor, fmt::format("{:.3f} to {:.3f}", row.ci_low, row.ci_high)});
   }
   const Json& end_to_end = run.end_to_end();
-  return table.text(paint) + fmt::format("error over eager's error: {:.2f} in the maximum, {:.2f} in the norm\nreplaced: {}\n",
-                                         number_or_zero(end_to_end, "max_error_over_eager_error"),
-                                         number_or_zero(end_to_end, "norm_error_over_eager_error"), replaced_text(end_to_end));
+  const std::string rest = end_to_end.value("rest", std::string("inductor"));
+  return table.text(paint) +
+         fmt::format("what is not replaced runs by {}; error over eager's error: {:.2f} in the maximum, {:.2f} in the norm\nreplaced: {}\n",
+                     rest, number_or_zero(end_to_end, "max_error_over_eager_error"),
+                     number_or_zero(end_to_end, "norm_error_over_eager_error"), replaced_text(end_to_end));
 }
 
 }  // namespace

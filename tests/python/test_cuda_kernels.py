@@ -69,9 +69,11 @@ def _tunables(block):
     return {name: value for name, value in block["tune"].items() if name != "require"}
 
 
-def _macros(family, dtype, point, options):
+def _macros(family, dtype, point, options, dims=()):
+    """`dims`: of the binding for which the engine would compile."""
     types = {f"T_{t['name']}": INDEX_TYPES.get(t.get("dtype"), TYPES[dtype]) for t in family["tensor"]}
-    return {**point, **family.get("options", {}), **options, **types, "T": TYPES[dtype]}
+    known = {f"AK_DIM_{name}": value for name, value in dict(dims).items() if name != "layout"}
+    return {**point, **family.get("options", {}), **options, **types, "T": TYPES[dtype], **known}
 
 
 def _default(tunables):
@@ -115,6 +117,14 @@ def test_compiles_and_does_not_spill_at_its_default(nvrtc, path, dtype):
     log = nvrtc.compile(text, _macros(family, dtype, point, {}))
     spills = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", log)
     assert spills and all(set(numbers) == {"0"} for numbers in spills), log
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name)
+def test_compiles_for_the_bindings_of_its_stages(nvrtc, path):
+    text, block, family = _load(path)
+    point = _default(_tunables(block))
+    for dtype, dims in zip(itertools.cycle(TYPES), family["stages"]["sweep"] + family["stages"]["edges"]):
+        nvrtc.compile(text, _macros(family, dtype, point, {}, dims))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name)

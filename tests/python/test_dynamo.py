@@ -254,6 +254,44 @@ def test_kernels_taken_out_by_the_verification_stay_out(run):
     assert len(report.replaced) == 1
 
 
+class Attending(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = Norm(WIDTH)
+
+    def forward(self, x):
+        heads = self.norm(x).view(1, ROWS, 4, WIDTH // 4).transpose(1, 2)
+        return torch.nn.functional.scaled_dot_product_attention(heads, heads, heads)
+
+
+@pytest.mark.parametrize("rest", ["eager", "inductor", f"inductor{dynamo.CUDNN}"])
+@torch.no_grad()
+def test_what_is_not_replaced_runs_as_asked(run, rest, monkeypatch):
+    compiles = []
+    inductor = dynamo._inductor
+    monkeypatch.setattr(dynamo, "_inductor", lambda *arguments: compiles.append(arguments) or inductor(*arguments))
+    model, report, x = Attending().eval(), dynamo.Report(), torch.randn(ROWS, WIDTH)
+    torch.testing.assert_close(compiled(model, report, run=run, rest=rest)(x), model(x), rtol=1e-4, atol=1e-5)
+    assert len(report.replaced) == 1 and report.fallbacks == [] and len(compiles) == (rest != "eager")
+
+
+@torch.no_grad()
+def test_the_rest_is_what_the_verification_found_fastest(run, monkeypatch):
+    with open(os.path.join(run, "verification.json"), "w", encoding="utf-8") as file:
+        file.write('{"rest": "eager"}')
+    monkeypatch.setattr(dynamo, "_inductor", lambda *_: pytest.fail("eager was chosen"))
+    norm, report, x = Norm(WIDTH), dynamo.Report(), torch.randn(ROWS, WIDTH)
+    torch.testing.assert_close(compiled(norm, report, run=run)(x), norm(x), rtol=1e-4, atol=1e-5)
+    assert len(report.replaced) == 1
+
+
+@torch.no_grad()
+def test_an_unknown_rest_breaks_no_model(run):
+    norm, report, x = Norm(WIDTH), dynamo.Report(), torch.randn(ROWS, WIDTH)
+    torch.testing.assert_close(compiled(norm, report, run=run, rest="fast")(x), norm(x), rtol=1e-4, atol=1e-5)
+    assert "not fast" in report.fallbacks[0]
+
+
 @torch.no_grad()
 def test_the_operator_refuses_what_it_was_not_opened_for(run):
     norm, report, x = Norm(WIDTH), dynamo.Report(), torch.randn(ROWS, WIDTH)

@@ -114,6 +114,16 @@ def test_a_kernel_that_does_not_pay_is_taken_out(families, session, tmp_path, mo
 
 
 @needs_runtime
+def test_where_no_kernel_can_be_shown_to_pay_the_model_runs_without(families, session, tmp_path, monkeypatch):
+    run = str(tmp_path / "run")
+    tiny_family.write_bundle(run, TASK)
+    gains(monkeypatch, 0.9, 0.9)
+    result = verified(session, run)
+    assert result["taken_out"] == [{"task": TASK["id"], "reason": "the model does not gain by it"}]
+    assert result["replaced"] == [] and result["parity"] and result["rest"] == "inductor"
+
+
+@needs_runtime
 def test_the_verb_with_an_excluded_task(families, model_file, tmp_path):
     run = str(tmp_path / "run")
     tiny_family.write_bundle(run, TASK)
@@ -166,6 +176,35 @@ def test_eager_that_cannot_be_captured_is_no_second_baseline(verification, monke
     versus = verification._versus(verification._measure({"eager": model, verify.EAGER_GRAPH: model, "autokernel": model}, 1.0))
     assert versus["eager"]["speedup"] == 1 and versus[verify.EAGER_GRAPH] == {"error": "a number was read"}
     assert verification.no_graph["autokernel"] == "a number was read"
+
+
+def medians(monkeypatch, seconds):
+    """Replace the clock: the time of each function by its name, or else its way."""
+    def interleaved(calls, rounds, maximum_s, device):
+        return {name: [seconds[name]] * 5 for name in calls}
+    monkeypatch.setattr(verify.Verification, "_measure", lambda self, functions, maximum_s: interleaved(functions, 5, maximum_s, None))
+
+
+@pytest.mark.parametrize("graph_us, cudnn_us, chosen", [
+    (30, 15, "inductor, cuDNN attention"), (30, 25, "inductor"), (10, 15, "eager"), (10, 8, "inductor, cuDNN attention")])
+def test_the_rest_runs_as_the_fastest_baseline_or_with_a_faster_attention(verification, monkeypatch, graph_us, cudnn_us, chosen):
+    monkeypatch.setattr(verify, "_calls_sdpa", lambda loaded: True)
+    monkeypatch.setattr(verification, "_variant", lambda exclude, **options: SimpleNamespace(call=options["rest"]))
+    monkeypatch.setattr(verification, "_compare", lambda variant: SimpleNamespace(holds=True))
+    verification.device = torch.device("cuda")
+    baselines = {"eager": 1, "torch.compile": 2, "torch.compile max-autotune": 3, verify.EAGER_GRAPH: 4}
+    medians(monkeypatch, {"eager": 99, "torch.compile": 20, "torch.compile max-autotune": 21, verify.EAGER_GRAPH: graph_us,
+                          "inductor": 20, "eager": graph_us, "inductor, cuDNN attention": cudnn_us})
+    assert verification._fastest_rest(baselines) == (chosen, chosen)
+
+
+def test_a_way_that_is_not_right_is_not_chosen(verification, monkeypatch):
+    monkeypatch.setattr(verify, "_calls_sdpa", lambda loaded: True)
+    monkeypatch.setattr(verification, "_variant", lambda exclude, **options: SimpleNamespace(call=options["rest"]))
+    monkeypatch.setattr(verification, "_compare", lambda variant: SimpleNamespace(holds=False))
+    verification.device = torch.device("cuda")
+    medians(monkeypatch, {"torch.compile": 20, "inductor": 20, "inductor, cuDNN attention": 10})
+    assert verification._fastest_rest({"torch.compile": 2})[0] == "inductor"
 
 
 class CastingNorm(nn.Module):

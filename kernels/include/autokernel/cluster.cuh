@@ -48,5 +48,12 @@ __device__ __forceinline__ void store_to_block(float* p, int rank, float value) 
   __trap();
 #endif
 }
+/// The same for a structure of floats.
+template <class V>
+__device__ __forceinline__ void store_to_block(V* p, int rank, const V& value) {
+#pragma unroll
+  for (int i = 0; i < int{sizeof(V) / sizeof(float)}; ++i)
+    store_to_block(reinterpret_cast<float*>(p) + i, rank, reinterpret_cast<const float*>(&value)[i]);
+}
 
 }  // namespace ak

@@ -36,6 +36,18 @@ struct SumExp {
   float maximum, sum;
 };
 
+/// The sum over both, relative to the maximum of both.
+template <class E>
+struct JoinSumExp {
+  static __device__ __forceinline__ float relative(const SumExp& part, float top) {
+    return part.maximum == top ? part.sum : part.sum * exponential<E>(part.maximum - top);
+  }
+  static __device__ __forceinline__ SumExp join(const SumExp& a, const SumExp& b) {
+    const float top = fmaxf(a.maximum, b.maximum);
+    return {top, relative(a, top) + relative(b, top)};
+  }
+};
+
 /// Add the exponentials of n values, read once.
 template <class E, int n>
 __device__ __forceinline__ void add_exponentials(SumExp& so_far, const float (&values)[n]) {
@@ -49,14 +61,31 @@ __device__ __forceinline__ void add_exponentials(SumExp& so_far, const float (&v
   so_far = {top, sum};
 }
 
+/// The value of the lane whose number differs in the bits of `step`; of 4, 8, … bytes.
+template <class V>
+__device__ __forceinline__ V shuffle_xor(const V& value, int step) {
+  V other;
+#pragma unroll
+  for (int i = 0; i < int{sizeof(V) / 4}; ++i)
+    reinterpret_cast<uint32_t*>(&other)[i] = __shfl_xor_sync(all_lanes, reinterpret_cast<const uint32_t*>(&value)[i], step);
+  return other;
+}
+
 /// Over each group of `group` neighbouring lanes, a power of two; all lanes of the warp call it, each gets the result.
 template <class Op, class V>
 __device__ __forceinline__ V warp_reduce(V value, int group = 32) {
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) {
-    if (step < group) value = Op::join(value, __shfl_xor_sync(all_lanes, value, step));
+    if (step < group) value = Op::join(value, shuffle_xor(value, step));
   }
   return value;
+}
+
+/// The same with one exponential a lane: first the maximum, then the sum.
+template <class Op>
+__device__ __forceinline__ SumExp warp_reduce(const SumExp& part, int group = 32) {
+  const float top = warp_reduce<MaxNumber>(part.maximum, group);
+  return {top, warp_reduce<Sum>(Op::relative(part, top), group)};
 }
 
 /// Over the block, whose size is a multiple of 32; each thread gets the result. `room` is 32 values of shared memory, and may be used again

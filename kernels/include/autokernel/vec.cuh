@@ -39,6 +39,30 @@ __device__ __forceinline__ E from_float(float value) {
 template <class E>
 constexpr int lanes = 16 / int{sizeof(E)};
 
+/// How 16 aligned bytes are moved. `once`: read or written once, to be evicted first; `past_l1`: not kept in the first cache when read.
+enum class Hint { none, once, past_l1 };
+
+template <Hint hint = Hint::none>
+__device__ __forceinline__ uint4 load_16(const void* p) {
+  const uint4* const from = static_cast<const uint4*>(p);
+  if constexpr (hint == Hint::once) return __ldcs(from);
+  if constexpr (hint == Hint::past_l1) {
+    uint4 v;
+    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from));
+    return v;
+  }
+  return *from;
+}
+template <Hint hint = Hint::none>
+__device__ __forceinline__ void store_16(void* p, const uint4& v) {
+  uint4* const to = static_cast<uint4*>(p);
+  if constexpr (hint == Hint::once) {
+    __stcs(to, v);
+  } else {
+    *to = v;
+  }
+}
+
 template <class E>
 __device__ __forceinline__ void unpack(const uint4& packed, float (&values)[lanes<E>]) {
   const uint32_t words[4] = {packed.x, packed.y, packed.z, packed.w};
@@ -70,6 +94,33 @@ __device__ __forceinline__ uint4 pack(const float (&values)[lanes<E>]) {
     } else {
       const __nv_bfloat162 pair = __floats2bfloat162_rn(values[2 * i], values[2 * i + 1]);
       words[i] = reinterpret_cast<const uint32_t&>(pair);
+    }
+  }
+  return make_uint4(words[0], words[1], words[2], words[3]);
+}
+
+/// Let the compilers take the vectors for new ones, so that they unpack them again rather than keep what was unpacked in twice the registers.
+/// (An exclusive or with the third number of the block, 0 in a grid of fewer dimensions. The assembler sees through a mere move.)
+template <int K>
+__device__ __forceinline__ void forget_unpacked(uint4 (&v)[K]) {
+  const uint32_t zero = blockIdx.z;
+#pragma unroll
+  for (int k = 0; k < K; ++k) v[k] = make_uint4(v[k].x ^ zero, v[k].y ^ zero, v[k].z ^ zero, v[k].w ^ zero);
+}
+
+/// The maxima of the elements at each place of two vectors; of a number and NaN the number.
+template <class E>
+__device__ __forceinline__ uint4 larger(const uint4& a, const uint4& b) {
+  uint32_t words[4] = {a.x, a.y, a.z, a.w};
+  const uint32_t others[4] = {b.x, b.y, b.z, b.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    if constexpr (sizeof(E) == 4) {
+      words[i] = __float_as_uint(fmaxf(__uint_as_float(words[i]), __uint_as_float(others[i])));
+    } else if constexpr (is_half<E>) {
+      asm("max.f16x2 %0, %0, %1;" : "+r"(words[i]) : "r"(others[i]));
+    } else {
+      asm("max.bf16x2 %0, %0, %1;" : "+r"(words[i]) : "r"(others[i]));
     }
   }
   return make_uint4(words[0], words[1], words[2], words[3]);
@@ -115,6 +166,24 @@ __device__ __forceinline__ uint4 keep_first(const uint4& v, const uint4& fill, i
     } else {
       if (2 * i >= count) words[i] = fill.x;
       if (2 * i + 1 == count) words[i] = (words[i] & 0xffffu) | (fill.x & 0xffff0000u);
+    }
+  }
+  return make_uint4(words[0], words[1], words[2], words[3]);
+}
+
+/// The elements [begin, end) of `v`, and those of `fill`, which are all alike, elsewhere.
+template <class E>
+__device__ __forceinline__ uint4 keep_range(const uint4& v, const uint4& fill, int begin, int end) {
+  uint32_t words[4] = {v.x, v.y, v.z, v.w};
+  constexpr int in_word = lanes<E> / 4;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int first = i * in_word;
+    if (begin >= first + in_word || end <= first) {
+      words[i] = fill.x;
+    } else if (in_word == 2) {
+      if (begin == first + 1) words[i] = (words[i] & 0xffff0000u) | (fill.x & 0xffffu);
+      if (end == first + 1) words[i] = (words[i] & 0xffffu) | (fill.x & 0xffff0000u);
     }
   }
   return make_uint4(words[0], words[1], words[2], words[3]);

@@ -84,10 +84,10 @@ TEST_F(SchedulerTest, LeavesAPlateauAfterPatienceThatGrowsWithTheSpace) {
 TEST_F(SchedulerTest, LeavesATaskAtItsFloor) {
   Scheduler plan = scheduler({{"task", "a", 300, 1, 64, {}}});
   store::TaskState state = state_of("task", 300, 100);
-  add_trial(state, "kept", 106);
+  add_trial(state, "kept", 103);
   plan.update(state);
   EXPECT_FALSE(plan.move_on("task"));
-  add_trial(state, "kept", 105);
+  add_trial(state, "kept", 102);
   plan.update(state);
   ASSERT_TRUE(plan.move_on("task"));
   EXPECT_EQ(plan.move_on("task")->reason, Reason::roofline);
@@ -143,11 +143,40 @@ TEST_F(SchedulerTest, StaysUntilAnotherTaskPromisesMuchMore) {
   EXPECT_EQ(changes, 1);
 }
 
+TEST_F(SchedulerTest, WhatIsFarBehindWaitsForWhatIsPromising) {
+  Scheduler plan = scheduler({{"products", "a", 600, 1, 1e6, {}}, {"norm", "b", 60, 1, 1e6, {}}});
+  store::TaskState products = state_of("products", 600, 200);
+  plan.update(products);
+  plan.update(state_of("norm", 60, 40));
+  EXPECT_EQ(plan.next(), "products");
+  add_trial(products, "kept", 2400);  // the first trial says it all
+  plan.charge("products", 1);
+  plan.update(products);
+  EXPECT_EQ(plan.next(), "norm");
+}
+
+TEST_F(SchedulerTest, WhereArithmeticIsTheLimitTheProspectIsSmall) {
+  search::Ceilings slow_memory, slow_arithmetic;
+  slow_memory.bytes_per_second = 1;
+  slow_memory.flops_per_second[Dtype::float32] = 1e12;
+  slow_arithmetic.bytes_per_second = 1e12;
+  slow_arithmetic.flops_per_second[Dtype::float32] = 1;
+  const auto prospect = [](const search::Ceilings& ceilings) {
+    return facts_of(search::testing::small_task(), {{"us_per_call", 1}}, 1, ceilings).prospect;
+  };
+  EXPECT_EQ(prospect(slow_memory), 1);
+  EXPECT_LT(prospect(slow_arithmetic), 0.5);
+  Scheduler plan = scheduler({{"products", "a", 300, 1, 1e6, {}, prospect(slow_arithmetic)}, {"norm", "b", 200, 1, 1e6, {}}});
+  plan.update(state_of("products", 300, 100));
+  plan.update(state_of("norm", 200, 60));
+  EXPECT_EQ(plan.next(), "norm");
+}
+
 TEST_F(SchedulerTest, ComesBackToAPlateauButNotToTheRoofline) {
   Scheduler plan = scheduler({{"done", "a", 500, 1, 64, {}}, {"stuck", "b", 300, 1, 64, {}}});
   store::TaskState done = state_of("done", 500, 400), stuck = state_of("stuck", 300, 100);
-  add_trial(done, "kept", 410);
-  done.moved_on = "roofline: 98 % of the floor";
+  add_trial(done, "kept", 405);
+  done.moved_on = "roofline: 99 % of the floor";
   for (int i = 0; i < 12; ++i) add_trial(stuck, "slower", 400);
   stuck.moved_on = "plateau: 12 trials without a keep";
   plan.update(done);

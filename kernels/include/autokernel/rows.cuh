@@ -1,0 +1,372 @@
+// A row in the registers of a team of threads, in vectors of 16 aligned bytes whatever the address of its first element: the vectors begin at
+// the aligned address at or before it, and what is not the row's in the first and the last one is masked.
+#pragma once
+#include <autokernel/cluster.cuh>
+#include <autokernel/reduce.cuh>
+
+#ifndef AK_DIM_N  // compiled for no binding
+#define AK_DIM_N 0
+#endif
+
+namespace ak {
+
+// ---- teams: the threads that hold a row ------------------------------------------------------------------------------
+// `thread` is the number of a thread among the `threads` of its team. reduce<Op>(value, neutral) joins values, floats or structures of floats, by
+// Op::join, in an order that is always the same; each thread gets the result. All threads of the team call it, and none is past it before
+// all have come.
+
+/// `lanes` neighbouring lanes of a warp, a power of two; 0: known at run time. All lanes of the warp call what they call.
+template <int lanes = 0>
+struct WarpTeam {
+  static constexpr int fixed_threads = lanes;
+  int thread, threads;
+
+  __device__ __forceinline__ explicit WarpTeam(int group = lanes)
+      : thread(static_cast<int>(threadIdx.x) % (lanes > 0 ? lanes : group)), threads(lanes > 0 ? lanes : group) {}
+  template <class Op, class V>
+  __device__ __forceinline__ V reduce(V value, V) {
+    return warp_reduce<Op>(value, lanes > 0 ? lanes : threads);
+  }
+  /// Whether it holds for some team that must go the same way.
+  __device__ __forceinline__ static bool any(bool holds) { return __any_sync(all_lanes, holds); }
+};
+
+/// Shared memory of a BlockTeam: two rooms, one of which may still be read.
+template <int blocks = 1>
+struct Rooms {
+  static constexpr int most_floats = 2;  // of a value
+  float of_warps[2][32 * most_floats], of_blocks[2][blocks * most_floats];
+};
+
+/// A block of `size` threads, a multiple of 32 (0: known at run time), or the `blocks` of a cluster.
+template <int size = 0, int blocks = 1>
+struct BlockTeam {
+  static constexpr int fixed_threads = size * blocks;
+  int thread, threads;
+
+  __device__ __forceinline__ explicit BlockTeam(Rooms<blocks>& rooms)
+      : thread(static_cast<int>(threadIdx.x)), threads(block_size() * blocks), rooms_(rooms) {
+    if constexpr (blocks > 1) {
+      thread += cluster_rank() * block_size();
+      cluster_sync();
+    }
+  }
+  template <class Op, class V>
+  __device__ __forceinline__ V reduce(V value, V neutral) {
+    turn_ ^= 1;
+    value = warp_reduce<Op>(value);
+    if (block_size() > 32) value = over_warps<Op>(value, neutral);
+    if constexpr (blocks > 1) value = over_blocks<Op>(value);
+    return value;
+  }
+  __device__ __forceinline__ static bool any(bool holds) { return holds; }
+
+ private:
+  static constexpr int few_warps = 8;  // so few are joined by every thread, and not by a warp
+  Rooms<blocks>& rooms_;
+  int turn_ = 0;
+
+  __device__ __forceinline__ static int block_size() { return size > 0 ? size : static_cast<int>(blockDim.x); }
+
+  template <class Op, class V>
+  __device__ __forceinline__ V over_warps(V value, V neutral) {
+    const int lane = threadIdx.x % 32;
+    V* const parts = reinterpret_cast<V*>(rooms_.of_warps[turn_]);
+    if (lane == 0) parts[threadIdx.x / 32] = value;
+    __syncthreads();
+    if constexpr (size > 0 && size <= 32 * few_warps) return join_all<Op, size / 32>(parts);
+    if (lane < block_size() / 32) neutral = parts[lane];
+    return warp_reduce<Op>(neutral);
+  }
+  template <class Op, class V>
+  __device__ __forceinline__ V over_blocks(V value) {
+    V* const parts = reinterpret_cast<V*>(rooms_.of_blocks[turn_]);
+    if (threadIdx.x < blocks) store_to_block(parts + cluster_rank(), static_cast<int>(threadIdx.x), value);
+    cluster_sync();
+    return join_all<Op, blocks>(parts);
+  }
+  template <class Op, int n, class V>
+  __device__ __forceinline__ static V join_all(const V* parts) {
+    V all = parts[0];
+#pragma unroll
+    for (int i = 1; i < n; ++i) all = Op::join(all, parts[i]);
+    return all;
+  }
+};
+
+template <class Team>
+__device__ __forceinline__ float sum(Team& team, float value) {
+  return team.template reduce<Sum>(value, 0.0f);
+}
+
+// ---- places of a row -------------------------------------------------------------------------------------------------
+
+/// Vectors of 16 aligned bytes that a row of so many bytes may touch; rows of whole vectors that are not aligned touch one more.
+__device__ constexpr int vectors_touched(int64_t bytes) { return static_cast<int>(bytes / 16 + (bytes % 16 == 0 ? 0 : 2)); }
+/// Threads of a block, each with `vectors` of such a row.
+__device__ constexpr int threads_for(int64_t bytes, int vectors) { return (vectors_touched(bytes) + 32 * vectors - 1) / (32 * vectors) * 32; }
+/// Lanes of a warp, each with `vectors` of such a row: a power of two, above 32 where a warp is not enough.
+__device__ constexpr int lanes_for(int64_t bytes, int vectors) {
+  int lanes = 1;
+  while (lanes <= 32 && lanes * vectors < vectors_touched(bytes)) lanes *= 2;
+  return lanes;
+}
+
+/// Elements from the aligned address before `p` to it.
+template <class E>
+__device__ __forceinline__ int elements_skipped(const E* p) {
+  return misalignment(p) / int{sizeof(E)};
+}
+
+/// All rows of the launch begin at aligned addresses.
+template <class E>
+__device__ __forceinline__ bool rows_aligned(const E* first, int64_t step) {
+  return misalignment(first) == 0 && step % lanes<E> == 0;
+}
+/// Each row of one tensor begins as far behind an aligned address as that of the other.
+template <class E>
+__device__ __forceinline__ bool rows_alike(const E* a, int64_t a_step, const E* b, int64_t b_step) {
+  return misalignment(a) == misalignment(b) && (a_step - b_step) % lanes<E> == 0;
+}
+
+/// K vectors a thread of a row, side by side over the team. Places are elements from the aligned address `skip` before the row.
+/// `fixed`: the elements of the row where they are known when compiled. Such a row fits, and begins at an aligned address if it is whole vectors.
+template <class E, int K, int fixed = 0, int fixed_threads = 0, Hint hint = Hint::none>
+struct Tile {
+  static constexpr int L = lanes<E>;
+  static constexpr bool aligned = fixed > 0 && fixed % L == 0;
+  int thread, threads, begin, end;  // the row is [begin, end) of places
+
+  template <class Team>
+  __device__ __forceinline__ Tile(const Team& team, int begin, int end)
+      : thread(team.thread), threads(fixed_threads > 0 ? fixed_threads : team.threads), begin(aligned ? 0 : begin), end(aligned ? fixed : end) {}
+
+  __device__ __forceinline__ int place(int k) const { return (k * threads + thread) * L; }
+  /// Vector k holds an element of the row.
+  __device__ __forceinline__ bool any(int k) const { return ends_before(k) || place(k) < end; }
+  /// Vector k holds nothing else.
+  __device__ __forceinline__ bool all(int k) const {
+    if (aligned) return any(k);
+    return (k > 0 || place(k) >= begin) && (ends_before(k) || place(k) + L <= end);
+  }
+  /// It is known when compiled that vectors k end before the row does.
+  __device__ __forceinline__ static constexpr bool ends_before(int k) {
+    return fixed > 0 && fixed_threads > 0 && (k + 1) * fixed_threads * L <= fixed;
+  }
+  /// Element e of vector k is one of the row.
+  __device__ __forceinline__ bool has(int k, int e) const { return begin <= place(k) + e && place(k) + e < end; }
+
+  /// Load the vectors from the aligned `base`, with `fill` where there is no element of the row.
+  template <bool shared = false>
+  __device__ __forceinline__ void load(uint4 (&v)[K], const E* base, float fill) const {
+    const uint4 none = splat<E>(fill);
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      v[k] = none;
+      if (any(k)) v[k] = load_16<shared ? Hint::none : hint>(base + place(k));
+    }
+    if constexpr (!aligned) {
+#pragma unroll
+      for (int k = 0; k < K; ++k) {
+        if (!all(k)) v[k] = keep_range<E>(v[k], none, begin - place(k), end - place(k));
+      }
+    }
+  }
+  /// The elements beside vector k of another row of as many elements, at any address of an element; 0 past the row.
+  __device__ __forceinline__ void beside(float (&values)[L], const E* base, int k, bool base_aligned) const {
+    if (aligned || (base_aligned && all(k))) {
+      unpack<E>(any(k) ? *reinterpret_cast<const uint4*>(base + place(k)) : make_uint4(0, 0, 0, 0), values);
+    } else {
+#pragma unroll
+      for (int e = 0; e < L; ++e) values[e] = has(k, e) ? to_float(base[place(k) + e]) : 0.0f;
+    }
+  }
+  /// Store vector k to a row of as many elements, at any address of an element.
+  __device__ __forceinline__ void store(E* base, int k, const float (&values)[L], bool base_aligned) const {
+    if (aligned || (base_aligned && all(k))) {
+      if (any(k)) store_16<hint>(base + place(k), pack<E>(values));
+    } else {
+#pragma unroll
+      for (int e = 0; e < L; ++e) {
+        if (has(k, e)) base[place(k) + e] = from_float<E>(values[e]);
+      }
+    }
+  }
+};
+
+/// A row of any length in pieces, each a Tile of the team.
+template <class E, int K, class Team>
+struct Pieces {
+  static constexpr int vectors = K, L = lanes<E>;
+  const Team& team;
+  int64_t step, end;  // places of a piece, and the end of the row
+  int skip;
+  int count;  // the same for all rows, wherever they begin
+
+  /// `aligned`: all rows of the launch begin at aligned addresses. `N`: of all rows; `present`: whether this one exists.
+  __device__ __forceinline__ Pieces(const Team& team, const E* row, int64_t N, bool aligned, bool present = true)
+      : team(team), step(int64_t{K} * L * team.threads), skip(elements_skipped(row)) {
+    end = present ? N + skip : 0;
+    count = static_cast<int>((N + (aligned ? 0 : L - 1) + step - 1) / step);
+  }
+  __device__ __forceinline__ Tile<E, K> tile(int piece) const {
+    return Tile<E, K>(team, piece == 0 ? skip : 0, static_cast<int>(max(int64_t{0}, min(end - piece * step, step))));
+  }
+  /// From the first element of a row to the base of a piece, in elements.
+  __device__ __forceinline__ int64_t offset(int piece) const { return piece * step - skip; }
+};
+
+// ---- rows that come ahead --------------------------------------------------------------------------------------------
+
+/// Rooms of shared memory that bulk copies fill in turn.
+template <int stages>
+class Ring {
+ public:
+  /// All threads of the block. `barriers` and `rooms`, each of `room_bytes` and aligned to 16, are shared memory.
+  __device__ __forceinline__ Ring(uint64_t (&barriers)[stages], void* rooms, uint32_t room_bytes)
+      : barriers_(barriers), rooms_(static_cast<char*>(rooms)), room_bytes_(room_bytes) {
+    if (threadIdx.x == 0) {
+      for (int s = 0; s < stages; ++s) init_barrier(barriers + s, 1);
+      publish_barriers();
+    }
+    __syncthreads();
+  }
+  /// One thread: let `bytes`, a multiple of 16, come from an aligned address into the room `ahead` of the present one (`stages` ahead is the
+  /// present one, when all have read it).
+  __device__ __forceinline__ void fetch(int ahead, const void* from, uint32_t bytes) {
+    const int room = stage_ + ahead - (stage_ + ahead >= stages ? stages : 0);
+    arrive_and_expect(barriers_ + room, bytes);
+    bulk_load(rooms_ + room * room_bytes_, from, bytes, barriers_ + room);
+  }
+  /// What came into the present room.
+  template <class E>
+  __device__ __forceinline__ const E* wait() const {
+    wait_for_phase(barriers_ + stage_, parity_);
+    return reinterpret_cast<const E*>(rooms_ + stage_ * room_bytes_);
+  }
+  __device__ __forceinline__ void next() {
+    if (++stage_ < stages) return;
+    stage_ = 0;
+    parity_ ^= 1;
+  }
+
+ private:
+  uint64_t* barriers_;
+  char* rooms_;
+  uint32_t room_bytes_, parity_ = 0;
+  int stage_ = 0;
+};
+
+// ---- kernels of rows -------------------------------------------------------------------------------------------------
+// What a family does with a row is a class `Row`, made of what rows share. It has
+//   hint                                      how rows that are held move
+//   fill()                                    what stands beside the elements of a row
+//   bool aligned() const                      whether what all rows share begins at aligned addresses
+//   held(team, tile, v, first, out, at, present, released) const
+//       a row that lies in the vectors v of a tile: `first` is its first element, `out` the base of the tile in the output, `at` the place of
+//       the base in the row, 0 or less; `present` is false for lanes without a row, which take part in reductions only; it calls released()
+//       when all threads have what they need of the input
+//   any(team, pieces, x, out) const           a row in pieces, from its first element on
+// Rows of `known` elements, for which a file is compiled, are held, the compiler knowing all their places; others are taken in pieces.
+
+/// The rows of one launch.
+template <class E>
+struct Rows {
+  const E* __restrict__ x;
+  E* __restrict__ out;
+  int64_t M, N, x_step, out_step;
+
+  __device__ __forceinline__ const E* input(int64_t row) const { return x + row * x_step; }
+  __device__ __forceinline__ E* output(int64_t row) const { return out + row * out_step; }
+  /// Whether all have `known` elements and the alignment of a Tile of so many.
+  template <int known>
+  __device__ __forceinline__ bool are_known(bool others_aligned) const {
+    if (known == 0 || N != known) return false;
+    return known % lanes<E> != 0 ? rows_alike(x, x_step, out, out_step) : rows_aligned(x, x_step) && rows_aligned(out, out_step) && others_aligned;
+  }
+};
+
+constexpr int few_vectors = 2;  // of a piece: rows that are held decide the number of registers
+
+template <class Row, class E, class Team>
+__device__ __forceinline__ void row_in_pieces(Team& team, const Row& what, const Rows<E>& rows, int64_t row, bool present) {
+  const Pieces<E, few_vectors, Team> pieces(team, rows.input(row), rows.N, rows_aligned(rows.x, rows.x_step), present);
+  what.any(team, pieces, rows.input(row), rows.output(row));
+}
+
+template <int K, int known, class Row, class E, class Team>
+__device__ __forceinline__ void row_held(Team& team, const Row& what, const Rows<E>& rows, int64_t row, bool present) {
+  const int skip = elements_skipped(rows.input(row));
+  const Tile<E, K, known, Team::fixed_threads, Row::hint> tile(team, skip, skip + known);
+  const E first = *rows.input(row);
+  uint4 v[K];
+  tile.load(v, rows.input(row) - skip, Row::fill());
+  what.held(team, tile, v, to_float(first), rows.output(row) - skip, -int64_t{skip}, present, [] { let_next_launch_begin(); });
+}
+
+/// Rows to groups of `lanes` lanes, which have K vectors of a row each.
+template <int K, int known, class Row, class E>
+__device__ __forceinline__ void rows_in_warps(const Row& what, const Rows<E>& rows, int lanes) {
+  constexpr int known_lanes = lanes_for(known * sizeof(E), K);
+  const bool are_known = known_lanes <= 32 && rows.template are_known<known>(what.aligned());
+  const int group = are_known ? known_lanes : lanes;
+  const int64_t row = int64_t{blockIdx.x} * (blockDim.x / group) + threadIdx.x / group, last = rows.M - 1;
+  if (are_known) {
+    WarpTeam<known_lanes <= 32 ? known_lanes : 1> team;
+    row_held<K, known>(team, what, rows, min(row, last), row <= last);
+  } else {
+    WarpTeam<> team(group);
+    row_in_pieces(team, what, rows, min(row, last), row <= last);
+  }
+}
+
+/// A row to `blocks` blocks of at most `most` threads, which have K vectors of a row each where it fits.
+template <int K, int known, int most, int blocks, class Row, class E>
+__device__ __forceinline__ void rows_in_blocks(const Row& what, const Rows<E>& rows) {
+  constexpr int size = threads_for(known * sizeof(E), K * blocks);
+  __shared__ Rooms<blocks> rooms;
+  const int64_t row = blockIdx.x / blocks;
+  if (size <= most && rows.template are_known<known>(what.aligned())) {
+    BlockTeam<size <= most ? size : 0, blocks> team(rooms);
+    row_held<K, known>(team, what, rows, row, true);
+  } else {
+    BlockTeam<0, blocks> team(rooms);
+    row_in_pieces(team, what, rows, row, true);
+  }
+}
+
+/// Rows to blocks that stay: while they work on one, `stages` others come. Dynamic shared memory: stages * 16 * vectors_touched bytes.
+template <int K, int known, int most, int stages, class Row, class E>
+__device__ __forceinline__ void rows_ahead(const Row& what, const Rows<E>& rows) {
+  constexpr int size = threads_for(known * sizeof(E), K);
+  extern __shared__ uint4 dynamic_shared[];
+  __shared__ uint64_t barriers[stages];
+  __shared__ Rooms<> rooms;
+  const int64_t step = gridDim.x;
+  if (!(size <= most && rows.template are_known<known>(what.aligned()))) {
+    BlockTeam<> team(rooms);
+    for (int64_t row = blockIdx.x; row < rows.M; row += step) row_in_pieces(team, what, rows, row, true);
+    return;
+  }
+  BlockTeam<size <= most ? size : 0> team(rooms);
+  Ring<stages> ring(barriers, dynamic_shared, 16 * vectors_touched(known * sizeof(E)));
+  const auto fetch = [&](int ahead, int64_t row) {
+    if (threadIdx.x != 0 || row >= rows.M) return;
+    const int skip = elements_skipped(rows.input(row));
+    ring.fetch(ahead, rows.input(row) - skip, (skip + known + lanes<E> - 1) / lanes<E> * 16);
+  };
+#pragma unroll
+  for (int s = 0; s < stages; ++s) fetch(s, blockIdx.x + s * step);
+  for (int64_t row = blockIdx.x; row < rows.M; row += step) {
+    const int skip = elements_skipped(rows.input(row));
+    const Tile<E, K, known, size, Row::hint> tile(team, skip, skip + known);
+    const E* const base = ring.template wait<E>();
+    const E first = base[skip];
+    uint4 v[K];
+    tile.template load<true>(v, base, Row::fill());
+    what.held(team, tile, v, to_float(first), rows.output(row) - skip, -int64_t{skip}, true, [&] { fetch(stages, row + stages * step); });
+    ring.next();
+  }
+}
+
+}  // namespace ak
