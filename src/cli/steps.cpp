@@ -100,8 +100,6 @@ void try_null_candidates(Session& session, const std::string& task) {
   session.run().record_event({{"type", "null_candidates"}, {"task", task}, {"passing", passing}});
 }
 
-fs::path starter_of(const graph::Family& family, kernel::Backend backend) { return family.folder / kernel::file_name(backend); }
-
 /// What the model would need there without the kernel: the same operations as torch.compile runs them. The best baseline may be another way
 /// to write them.
 double replaced_us(const store::Baseline& baseline) {
@@ -153,25 +151,6 @@ void write_bundle(Session& session, const kernel::Task& task, const judge::Candi
   write_json(directory / "bundle.json", bundle);
 }
 
-/// What the run's kernels may be written in.
-std::vector<kernel::Backend> backends_of(const store::RunRequest& request) {
-  if (request.backend == "both") return {kernel::Backend::cuda, kernel::Backend::triton};
-  return {kernel::parse_backend(request.backend)};
-}
-
-/// False, with a note, where the family has no starter. Where there are several backends each has a task of its own: `suffixed`.
-bool add_task(Session& session, const graph::ProfiledTask& found, kernel::Backend backend, bool suffixed) {
-  const fs::path starter = starter_of(session.families().at(found.task.family), backend);
-  if (!fs::exists(starter)) {
-    session.progress().note(fmt::format("{} is left out: its family has no {}", found.task.id, starter.filename().string()));
-    return false;
-  }
-  kernel::Task task = found.task;
-  if (suffixed) task.id += "." + std::string(kernel::name_of(backend));
-  session.run().add_task(task, 100 * found.share, found.profile_json(), read_file(starter), backend);
-  return true;
-}
-
 judge::Candidate incumbent_of(Session& session, const std::string& task) {
   const kernel::KernelFile file = kernel::KernelFile::read(session.run().best_path(task));
   return {file, file.defaults()};
@@ -217,6 +196,22 @@ std::string nothing_to_do(size_t regions) {
 
 }  // namespace
 
+std::vector<kernel::Backend> backends_of(const store::RunRequest& request) {
+  if (request.backend == "both") return {kernel::Backend::cuda, kernel::Backend::triton};
+  return {kernel::parse_backend(request.backend)};
+}
+
+std::string add_task(Session& session, kernel::Task task, kernel::Backend backend, double share_percent, const Json& profile) {
+  const fs::path starter = session.families().at(task.family).folder / kernel::file_name(backend);
+  if (!fs::exists(starter)) {
+    session.progress().note(fmt::format("{} is left out: its family has no {}", task.id, starter.filename().string()));
+    return "";
+  }
+  if (backends_of(session.run().request()).size() > 1) task.id += "." + std::string(kernel::name_of(backend));
+  session.run().add_task(task, share_percent, profile, read_file(starter), backend);
+  return task.id;
+}
+
 void require_tasks(Session& session) {
   if (session.run().task_ids().empty())
     throw Error("the run in " + session.run().directory().string() + " has no task",
@@ -254,11 +249,11 @@ void extract_tasks(Session& session, int64_t top) {
   const auto profile = graph::parse_profile(read_json(session.file("profile.json")));
   const auto regions = graph::match(graphs, patterns, session.families());
   int64_t made = 0;
-  const std::vector<kernel::Backend> backends = backends_of(session.run().request());
   for (const graph::ProfiledTask& found : graph::extract_tasks(regions, session.families(), profile)) {
     if (made == top || found.share < smallest_share) break;
     int64_t starters = 0;
-    for (const kernel::Backend backend : backends) starters += add_task(session, found, backend, backends.size() > 1);
+    for (const kernel::Backend backend : backends_of(session.run().request()))
+      starters += add_task(session, found.task, backend, 100 * found.share, found.profile_json()).empty() ? 0 : 1;
     made += std::min<int64_t>(starters, 1);
   }
   if (made == 0) session.progress().note(nothing_to_do(regions.size()));
