@@ -21,14 +21,14 @@ shape = ["REDUCED ? M : 1"]
 [[launch]]
 kernel = "cross_entropy_rows"
 grid   = ["cdiv(M, ROWS)"]
-args   = ["logits", "targets", "losses", "sums", "M", "V", "logits.stride(0)", "logits.stride(1)", "targets.stride(0)", "losses.stride(0)",
-          "ignore_index", "smoothing"]
+args   = ["logits", "targets", "weight", "losses", "sums", "M", "V", "logits.stride(0)", "logits.stride(1)", "targets.stride(0)",
+          "weight.stride(0)", "losses.stride(0)", "ignore_index", "smoothing"]
 
 [[launch]]
 kernel = "cross_entropy_total"
 grid   = ["1"]
 when   = "REDUCED"
-args   = ["sums", "targets", "loss", "M", "targets.stride(0)", "ignore_index"]
+args   = ["sums", "targets", "weight", "loss", "M", "V", "targets.stride(0)", "weight.stride(0)", "ignore_index"]
 
 [[recipe]]
 name = "chunks that stay in the first cache"
@@ -98,8 +98,8 @@ Part merge(const Part& a, const Part& b) {
   return {top, a.sum * exp_one(a.maximum - top) + b.sum * exp_one(b.maximum - top)};
 }
 
-/// log of the sum of exponentials, in double, over a row read once from memory.
-double log_sum_exp(const T* x, int64_t V, const T* next_row) {
+/// The maximum of a row and the sum of its exponentials, over a row read once from memory.
+Part sum_row(const T* x, int64_t V, const T* next_row) {
   Part whole = {-infinity, 0.0};
   for (int64_t begin = 0; begin < V; begin += CHUNK) {
     const int64_t count = V - begin < CHUNK ? V - begin : CHUNK;
@@ -107,28 +107,57 @@ double log_sum_exp(const T* x, int64_t V, const T* next_row) {
     const Part part = sum_chunk(x + begin, count, next);
     whole = begin == 0 ? part : merge(whole, part);
   }
-  return static_cast<double>(whole.maximum) + __builtin_log(whole.sum);
+  return whole;
 }
 
-double sum_row(const T* x, int64_t V) {
-  return ak::sum_exactly<W, UNROLL>(
-      V, [&](int64_t i) { return ak::load<W>(x + i); }, [&](int64_t i, int64_t n) { return ak::load_first<W>(x + i, n, 0.0f); });
+/// The weights of the classes; without them all are 1.
+struct Weights {
+  const T* first;
+  int64_t step;
+
+  float at(int64_t label) const { return WEIGHTED ? static_cast<float>(first[label * step]) : 1.0f; }
+};
+
+/// The sum over the classes of weight * -log(probability), over V. Logits are taken relative to the maximum: they cancel.
+double even_loss(const T* x, int64_t V, float maximum, double log_sum, const Weights& weights) {
+  double distances = 0.0, whole = static_cast<double>(V);
+  if (!WEIGHTED || weights.step == 1) {
+    const auto weight = [&](int64_t i) { return WEIGHTED ? ak::load<W>(weights.first + i) : ak::splat<W>(1.0f); };
+    const auto last_weights = [&](int64_t i, int64_t n) {
+      return WEIGHTED ? ak::load_first<W>(weights.first + i, n, 0.0f) : ak::splat<W>(1.0f);
+    };
+    distances = ak::sum_exactly<W, UNROLL>(
+        V, [&](int64_t i) { return (maximum - ak::load<W>(x + i)) * weight(i); },
+        [&](int64_t i, int64_t n) { return (maximum - ak::load_first<W>(x + i, n, maximum)) * last_weights(i, n); });
+    if (WEIGHTED) whole = ak::sum_exactly<W, UNROLL>(V, weight, last_weights);
+  } else {
+    whole = 0.0;
+    for (int64_t i = 0; i < V; ++i) {
+      whole += static_cast<double>(weights.at(i));
+      distances += static_cast<double>((maximum - static_cast<float>(x[i])) * weights.at(i));
+    }
+  }
+  return (distances + log_sum * whole) / static_cast<double>(V);
 }
 
-float loss_of(const T* x, int64_t V, int64_t target, float smoothing, const T* next_row) {
+bool counts(int64_t target, int64_t V, int64_t ignore_index) { return target != ignore_index && target >= 0 && target < V; }
+
+float loss_of(const T* x, int64_t V, int64_t target, float smoothing, const Weights& weights, const T* next_row) {
   if (target < 0 || target >= V) return __builtin_nanf("");  // PyTorch refuses such a target
-  const double log_sum = log_sum_exp(x, V, next_row);
-  const double loss = log_sum - static_cast<double>(static_cast<float>(x[target]));
+  const Part row = sum_row(x, V, next_row);
+  const double log_sum = __builtin_log(row.sum);
+  const double distance = static_cast<double>(row.maximum) - static_cast<double>(static_cast<float>(x[target]));
+  const double loss = static_cast<double>(weights.at(target)) * (distance + log_sum);
   if (!SMOOTHED) return static_cast<float>(loss);
-  const double even = log_sum - sum_row(x, V) / static_cast<double>(V);
-  return static_cast<float>((1.0 - static_cast<double>(smoothing)) * loss + static_cast<double>(smoothing) * even);
+  const double share = static_cast<double>(smoothing);
+  return static_cast<float>((1.0 - share) * loss + share * even_loss(x, V, row.maximum, log_sum, weights));
 }
 
 }  // namespace
 
-void cross_entropy_rows(int64_t block, int64_t worker, void* scratch, const T* logits, const int64_t* targets, T* losses, float* sums,
-                        int64_t M, int64_t V, int64_t row_step, int64_t column_step, int64_t target_step, int64_t loss_step,
-                        int64_t ignore_index, float smoothing) {
+void cross_entropy_rows(int64_t block, int64_t worker, void* scratch, const T* logits, const int64_t* targets, const T* weight, T* losses,
+                        float* sums, int64_t M, int64_t V, int64_t row_step, int64_t column_step, int64_t target_step, int64_t weight_step,
+                        int64_t loss_step, int64_t ignore_index, float smoothing) {
   const int64_t end = (block + 1) * ROWS < M ? (block + 1) * ROWS : M;
   for (int64_t row = block * ROWS; row < end; ++row) {
     const int64_t target = targets[row * target_step];
@@ -136,7 +165,7 @@ void cross_entropy_rows(int64_t block, int64_t worker, void* scratch, const T* l
     if (target != ignore_index) {
       const T* const packed = ak::packed_row(logits + row * row_step, column_step, V, static_cast<T*>(scratch));
       const bool has_next = column_step == 1 && row + 1 < M && V <= CHUNK;
-      loss = loss_of(packed, V, target, smoothing, has_next ? logits + (row + 1) * row_step : nullptr);
+      loss = loss_of(packed, V, target, smoothing, {weight, weight_step}, has_next ? logits + (row + 1) * row_step : nullptr);
     }
     if (REDUCED) {
       sums[row] = loss;
@@ -147,15 +176,20 @@ void cross_entropy_rows(int64_t block, int64_t worker, void* scratch, const T* l
 }
 AK_KERNEL(cross_entropy_rows)
 
-/// The sum of the losses, or their mean over the rows that count (NaN where none does). One thread, always in the same order.
-void cross_entropy_total(int64_t block, int64_t worker, void* scratch, const float* sums, const int64_t* targets, T* loss, int64_t M,
-                         int64_t target_step, int64_t ignore_index) {
+/// The sum of the losses, or their mean over the weights of the targets that count (NaN where none does). One thread, always in the same
+/// order.
+void cross_entropy_total(int64_t block, int64_t worker, void* scratch, const float* sums, const int64_t* targets, const T* weight, T* loss,
+                         int64_t M, int64_t V, int64_t target_step, int64_t weight_step, int64_t ignore_index) {
   double total = ak::sum_exactly<W, 1>(
       M, [&](int64_t i) { return ak::load<W>(sums + i); }, [&](int64_t i, int64_t n) { return ak::load_first<W>(sums + i, n, 0.0f); });
   if (MEAN) {
-    int64_t counted = 0;
-    for (int64_t row = 0; row < M; ++row) counted += targets[row * target_step] != ignore_index;
-    total /= static_cast<double>(counted);
+    const Weights weights{weight, weight_step};
+    double counted = 0.0;
+    for (int64_t row = 0; row < M; ++row) {
+      const int64_t target = targets[row * target_step];
+      if (counts(target, V, ignore_index)) counted += static_cast<double>(weights.at(target));
+    }
+    total /= counted;
   }
   *loss = static_cast<T>(static_cast<float>(total));
 }

@@ -3,15 +3,21 @@ family  = "cross_entropy"
 backend = "cuda"
 
 [tune]
-VECTORS = { values = [1, 2, 4, 8],          default = 4,   tier = 1 }   # vectors of 16 bytes that a thread reads at a time
-THREADS = { values = [128, 256, 512, 1024], default = 256, tier = 1 }   # of a block, which has a row
-SHORT   = { values = [1, 2, 4, 8],          default = 4,   tier = 1 }   # vectors of a thread where a warp holds rows whole
-WARPS   = { values = [1, 2, 4, 8],          default = 4,   tier = 1 }   # of a block there
-require = ["VECTORS * THREADS <= 4096"]                                 # the registers of a multiprocessor
+VECTORS = { values = [1, 2, 4, 8],              default = 4,   tier = 1 }   # vectors of 16 bytes that a thread reads at a time
+THREADS = { values = [32, 64, 128, 256, 512, 1024], default = 256, tier = 1 }   # of a block, which has rows or a part of one
+ROWS    = { values = [1, 2, 4, 8],              default = 1,   tier = 1 }   # of a block, one after the other
+AHEAD   = { values = [0, 1],                    default = 1,   tier = 2 }   # read the next vectors before the exponentials of the last ones
+SHORT   = { values = [1, 2, 4, 8],              default = 4,   tier = 1 }   # vectors of a thread where a warp holds rows whole
+WARPS   = { values = [1, 2, 4, 8],              default = 4,   tier = 1 }   # of a block there
+BLOCKS  = { values = [2, 4, 8],                 default = 4,   tier = 4 }   # of a multiprocessor, where they share few rows
+require = ["VECTORS * THREADS * (1 + AHEAD) <= 8192"]                       # the registers of a multiprocessor
 
 [scratch.sums]                                # the loss of each row, when they are reduced
 dtype = "float32"
 shape = ["REDUCED ? M : 1"]
+[scratch.parts]                               # what the blocks that share a row found, 16 bytes each
+dtype = "float32"
+shape = ["M < sm_count ? 4 * (M + BLOCKS * sm_count) : 1"]
 
 # Rows that a warp holds, one or several to a warp.
 [[variant]]
@@ -20,43 +26,74 @@ when = "(V <= 1 || logits.stride(1) == 1) && V * sizeof(T) <= 512 * SHORT"
 kernel = "cross_entropy_warps"
 grid   = ["cdiv(M, WARPS * 32 / pow2ceil(max(1, cdiv(V * sizeof(T), 16 * SHORT))))"]
 block  = ["32 * WARPS"]
-args   = ["logits", "targets", "losses", "sums", "M", "V", "logits.stride(0)", "targets.stride(0)", "losses.stride(0)", "ignore_index",
-          "smoothing", "pow2ceil(max(1, cdiv(V * sizeof(T), 16 * SHORT)))"]
+overlap = true
+args   = ["logits", "targets", "weight", "losses", "sums", "M", "V", "logits.stride(0)", "targets.stride(0)", "weight.stride(0)",
+          "losses.stride(0)", "ignore_index", "smoothing", "pow2ceil(max(1, cdiv(V * sizeof(T), 16 * SHORT)))"]
 [[variant.launch]]
 kernel = "cross_entropy_total"
 grid   = ["1"]
-block  = ["1024"]
+block  = ["min(1024, align(max(1, cdiv(M, 16)), 32))"]
 when   = "REDUCED"
-args   = ["sums", "targets", "loss", "M", "targets.stride(0)", "ignore_index"]
+overlap = true
+args   = ["sums", "targets", "weight", "loss", "M", "V", "targets.stride(0)", "weight.stride(0)", "ignore_index"]
+
+# Few long rows: blocks share one, each with every so manieth piece.
+[[variant]]
+when = "logits.stride(1) == 1 && M < sm_count && V * sizeof(T) > 16 * VECTORS * THREADS"
+[[variant.launch]]
+kernel = "cross_entropy_parts"
+grid   = ["M * min(cdiv(V * sizeof(T), 16 * VECTORS * THREADS), cdiv(BLOCKS * sm_count, max(1, M)))"]
+block  = ["THREADS"]
+overlap = true
+args   = ["logits", "targets", "weight", "parts", "V", "logits.stride(0)", "targets.stride(0)", "weight.stride(0)", "ignore_index",
+          "min(cdiv(V * sizeof(T), 16 * VECTORS * THREADS), cdiv(BLOCKS * sm_count, max(1, M)))"]
+[[variant.launch]]
+kernel = "cross_entropy_merge"
+grid   = ["M"]
+block  = ["32"]
+overlap = true
+args   = ["logits", "targets", "weight", "parts", "losses", "sums", "V", "logits.stride(0)", "targets.stride(0)", "weight.stride(0)",
+          "losses.stride(0)", "ignore_index", "smoothing", "min(cdiv(V * sizeof(T), 16 * VECTORS * THREADS), cdiv(BLOCKS * sm_count, max(1, M)))"]
+[[variant.launch]]
+kernel = "cross_entropy_total"
+grid   = ["1"]
+block  = ["min(1024, align(max(1, cdiv(M, 16)), 32))"]
+when   = "REDUCED"
+overlap = true
+args   = ["sums", "targets", "weight", "loss", "M", "V", "targets.stride(0)", "weight.stride(0)", "ignore_index"]
 
 [[variant]]
 when = "logits.stride(1) == 1"
 [[variant.launch]]
 kernel = "cross_entropy_rows"
-grid   = ["M"]
+grid   = ["cdiv(M, ROWS)"]
 block  = ["min(THREADS, align(cdiv(V * sizeof(T), 16 * VECTORS), 32))"]
-args   = ["logits", "targets", "losses", "sums", "V", "logits.stride(0)", "targets.stride(0)", "losses.stride(0)", "ignore_index",
-          "smoothing"]
+overlap = true
+args   = ["logits", "targets", "weight", "losses", "sums", "M", "V", "logits.stride(0)", "targets.stride(0)", "weight.stride(0)",
+          "losses.stride(0)", "ignore_index", "smoothing"]
 [[variant.launch]]
 kernel = "cross_entropy_total"
 grid   = ["1"]
-block  = ["1024"]
+block  = ["min(1024, align(max(1, cdiv(M, 16)), 32))"]
 when   = "REDUCED"
-args   = ["sums", "targets", "loss", "M", "targets.stride(0)", "ignore_index"]
+overlap = true
+args   = ["sums", "targets", "weight", "loss", "M", "V", "targets.stride(0)", "weight.stride(0)", "ignore_index"]
 
 # Any strides.
 [[launch]]
 kernel = "cross_entropy_strided"
 grid   = ["M"]
 block  = ["THREADS"]
-args   = ["logits", "targets", "losses", "sums", "V", "logits.stride(0)", "logits.stride(1)", "targets.stride(0)", "losses.stride(0)",
-          "ignore_index", "smoothing"]
+overlap = true
+args   = ["logits", "targets", "weight", "losses", "sums", "V", "logits.stride(0)", "logits.stride(1)", "targets.stride(0)",
+          "weight.stride(0)", "losses.stride(0)", "ignore_index", "smoothing"]
 [[launch]]
 kernel = "cross_entropy_total"
 grid   = ["1"]
-block  = ["1024"]
+block  = ["min(1024, align(max(1, cdiv(M, 16)), 32))"]
 when   = "REDUCED"
-args   = ["sums", "targets", "loss", "M", "targets.stride(0)", "ignore_index"]
+overlap = true
+args   = ["sums", "targets", "weight", "loss", "M", "V", "targets.stride(0)", "weight.stride(0)", "ignore_index"]
 
 [[recipe]]
 name = "loads in flight"
@@ -65,64 +102,86 @@ when = "V * sizeof(T) >= 16384"
 gain = "1.2x"
 text = "The row is read once, so only memory counts: VECTORS loads of a thread in flight, and several blocks of a multiprocessor."
 [[recipe]]
-name = "split the row"
+name = "more parts"
 tier = 4
 when = "M < sm_count"
 gain = "up to the number of idle multiprocessors"
-text = """
-With fewer rows than multiprocessors give a block a part of a row, write maximum and sum of each part to scratch, and merge them in
-order in the second launch."""
-[[recipe]]
-name = "one launch"
-tier = 6
-when = "REDUCED && M * V * sizeof(T) < l2_bytes"
-gain = "2 us"
-text = "The block that finishes last, by a counter that it sets back, adds up the losses of all in order."
+text = "More BLOCKS give every multiprocessor several parts of the few rows. The parts are merged in order."
 */
+#include <autokernel/async.cuh>
 #include <autokernel/reduce.cuh>
+#include <autokernel/stream.cuh>
 
 namespace {
 
 constexpr int L = ak::lanes<T>;
 
-/// What one pass over a row finds; `linear` is the sum of x - centre, for label smoothing.
-struct Row {
-  ak::SumExp powers = {-ak::infinity(), 0.0f};
-  float linear = 0.0f, centre = 0.0f;
+/// The weights of the classes; without them all are 1.
+struct Weights {
+  const T* first;
+  int64_t step;
 
-  __device__ __forceinline__ Row() {}
-  explicit __device__ __forceinline__ Row(const T* first) {
-    if (!SMOOTHED) return;
-    const float value = ak::to_float(*first);
-    if (value - value == 0.0f) centre = value;
-  }
-  template <int n>
-  __device__ __forceinline__ void add(const float (&values)[n]) {
-    ak::add_exponentials<T>(powers, values);
-  }
-  __device__ __forceinline__ float loss(float at_target, int64_t V, float smoothing) const {
-    const float log_sum = logf(powers.sum), plain = (powers.maximum - at_target) + log_sum;
-    if (!SMOOTHED) return plain;
-    const float even = ((powers.maximum - centre) - linear / static_cast<float>(V)) + log_sum;
-    return (1.0f - smoothing) * plain + smoothing * even;
+  __device__ __forceinline__ float at(int64_t label) const { return WEIGHTED ? ak::to_float(first[label * step]) : 1.0f; }
+};
+
+/// What one pass over a row, or over a part of one, finds. For label smoothing `linear` is the sum of weight * (x - centre), where the
+/// centre is the row's first logit, and `weight` that of the weights.
+struct Row {
+  ak::SumExp powers;
+  float linear, weight;
+
+  /// Take in a logit for smoothing.
+  __device__ __forceinline__ void add_linear(float x, float centre, float of_class) {
+    linear += of_class * (x - centre);
+    weight += of_class;
   }
 };
 
-/// Take in the vectors that a thread holds of a row.
+__device__ __forceinline__ Row no_logits() { return {{-ak::infinity(), 0.0f}, 0.0f, 0.0f}; }
+
+__device__ __forceinline__ float centre_of(const T* row) {
+  if (!SMOOTHED) return 0.0f;
+  const float value = ak::to_float(*row);
+  return value - value == 0.0f ? value : 0.0f;
+}
+
+struct Join {
+  static __device__ __forceinline__ Row join(const Row& a, const Row& b) {
+    Row both;
+    const float top = fmaxf(a.powers.maximum, b.powers.maximum), pivot = top == -ak::infinity() ? 0.0f : top;
+    both.powers.maximum = top;
+    both.powers.sum =
+        a.powers.sum * ak::exponential<T>(a.powers.maximum - pivot) + b.powers.sum * ak::exponential<T>(b.powers.maximum - pivot);
+    both.linear = a.linear + b.linear;
+    both.weight = a.weight + b.weight;
+    return both;
+  }
+};
+
+/// Take in the vectors that a thread holds of a row of V logits: v[k] has those from begin + k * step on.
 template <int K>
-__device__ __forceinline__ void take(Row& row, const uint4 (&v)[K], int count, int thread, int threads) {
-  float values[K * L];
+__device__ __forceinline__ void take(Row& row, const uint4 (&v)[K], int64_t begin, int64_t step, int64_t V, float centre,
+                                     const Weights& weights) {
+  ak::add_exponentials<T>(row.powers, v);
+  if (!SMOOTHED) return;
 #pragma unroll
   for (int k = 0; k < K; ++k) {
-    float unpacked[L];
-    ak::unpack<T>(v[k], unpacked);
+    float values[L];
+    ak::unpack<T>(v[k], values);
 #pragma unroll
     for (int e = 0; e < L; ++e) {
-      values[k * L + e] = unpacked[e];
-      if (SMOOTHED && ak::place<T>(k, thread, threads) + e < count) row.linear += unpacked[e] - row.centre;
+      const int64_t place = begin + k * step + e;
+      if (0 <= place && place < V) row.add_linear(values[e], centre, weights.at(place));
     }
   }
-  row.add(values);
+}
+
+/// The loss of a row that was read.
+__device__ __forceinline__ float loss_of(const Row& row, float at_target, float centre, float of_target, int64_t V, float smoothing) {
+  const float log_sum = logf(row.powers.sum), plain = of_target * ((row.powers.maximum - at_target) + log_sum);
+  if (!SMOOTHED) return plain;
+  const float even = ((row.powers.maximum - centre) * row.weight - row.linear) + log_sum * row.weight;
+  return (1.0f - smoothing) * plain + smoothing / static_cast<float>(V) * even;
 }
 
 __device__ __forceinline__ void write_loss(float loss, int64_t row, T* losses, float* sums, int64_t loss_step) {
@@ -133,7 +192,7 @@ __device__ __forceinline__ void write_loss(float loss, int64_t row, T* losses, f
   }
 }
 
-/// The loss of a row that is not read: ignored, or a target that PyTorch refuses.
+/// Whether a row is read: it is not where it is ignored, or has a target that PyTorch refuses.
 __device__ __forceinline__ bool is_read(int64_t target, int64_t V, int64_t ignore_index) {
   return target != ignore_index && target >= 0 && target < V;
 }
@@ -141,75 +200,144 @@ __device__ __forceinline__ float unread_loss(int64_t target, int64_t ignore_inde
   return target == ignore_index ? 0.0f : __uint_as_float(0x7fc00000u);
 }
 
-/// Merge what the threads of a block found, and write the loss.
-__device__ __forceinline__ void finish_block(Row found, float at_target, int64_t V, T* losses, float* sums, int64_t loss_step,
-                                             float smoothing) {
-  __shared__ float room[96];
-  found.powers = ak::block_sum_exp<T>(found.powers, room);
-  if (SMOOTHED) found.linear = ak::block_reduce<ak::Sum>(found.linear, 0.0f, room + 64);
-  if (threadIdx.x == 0) write_loss(found.loss(at_target, V, smoothing), blockIdx.x, losses, sums, loss_step);
-}
+/// The logits of a row, side by side, of which a block has every `parts`-th piece beginning with piece `part`.
+struct Logits {
+  ak::Stream<T> elements;
+  int64_t first, step;  // vectors
+  uint4 v[VECTORS];
+
+  /// The first piece is under way from here on.
+  __device__ __forceinline__ Logits(const T* __restrict__ row, int64_t V, int64_t part, int64_t parts) : elements(row, V) {
+    const int64_t piece = int64_t{VECTORS} * blockDim.x;
+    first = part * piece;
+    step = parts * piece;
+    if (first < elements.size()) elements.load(v, first, threadIdx.x, blockDim.x, -ak::infinity());
+  }
+  /// What this thread finds.
+  __device__ __forceinline__ Row read(float centre, const Weights& weights) {
+    const int threads = blockDim.x;
+    Row found = no_logits();
+    elements.each<AHEAD>(v, first, step, threadIdx.x, threads, -ak::infinity(), [&](const uint4(&v)[VECTORS], int64_t begin) {
+      take(found, v, begin, int64_t{threads} * L, elements.count, centre, weights);
+    });
+    return found;
+  }
+};
 
 }  // namespace
 
 /// `group` lanes hold a row.
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
-    cross_entropy_warps(const T* __restrict__ logits, const int64_t* __restrict__ targets, T* __restrict__ losses, float* __restrict__ sums,
-                        int64_t M, int64_t V, int64_t row_step, int64_t target_step, int64_t loss_step, int64_t ignore_index,
-                        float smoothing, int64_t group) {
+    cross_entropy_warps(const T* __restrict__ logits, const int64_t* __restrict__ targets, const T* __restrict__ weight,
+                        T* __restrict__ losses, float* __restrict__ sums, int64_t M, int64_t V, int64_t row_step, int64_t target_step,
+                        int64_t weight_step, int64_t loss_step, int64_t ignore_index, float smoothing, int64_t group) {
+  ak::wait_for_previous_launch();
+  ak::let_next_launch_begin();
+  const Weights weights{weight, weight_step};
   const int lanes = static_cast<int>(group), lane = threadIdx.x % lanes;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (32 * WARPS / lanes) + threadIdx.x / lanes;
   const int64_t target = row < M ? targets[row * target_step] : ignore_index;
   const bool reads = is_read(target, V, ignore_index);
   const T* const x = logits + (reads ? row : 0) * row_step;
   const int count = reads ? static_cast<int>(V) : 0;
-  Row found;
-  if (reads) found = Row(x);
+  const float centre = reads ? centre_of(x) : 0.0f;
   uint4 v[SHORT];
   ak::load_row<T>(v, x, count, lane, lanes, ak::splat<T>(-ak::infinity()));
-  take(found, v, count, lane, lanes);
-  const float top = ak::warp_reduce<ak::MaxNumber>(found.powers.maximum, lanes);
-  if (found.powers.maximum != top) found.powers.sum *= ak::exponential<T>(found.powers.maximum - top);
-  found.powers = {top, ak::warp_reduce<ak::Sum>(found.powers.sum, lanes)};
-  if (SMOOTHED) found.linear = ak::warp_reduce<ak::Sum>(found.linear, lanes);
+  Row found = no_logits();
+  take(found, v, lane * L, int64_t{lanes} * L, count, centre, weights);
+  found = ak::warp_reduce<Join>(found, lanes);
   if (lane > 0 || row >= M) return;
-  const float loss = reads ? found.loss(ak::to_float(x[target]), V, smoothing) : unread_loss(target, ignore_index);
+  const float loss =
+      reads ? loss_of(found, ak::to_float(x[target]), centre, weights.at(target), V, smoothing) : unread_loss(target, ignore_index);
   write_loss(loss, row, losses, sums, loss_step);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    cross_entropy_rows(const T* __restrict__ logits, const int64_t* __restrict__ targets, T* __restrict__ losses, float* __restrict__ sums,
-                       int64_t V, int64_t row_step, int64_t target_step, int64_t loss_step, int64_t ignore_index, float smoothing) {
+extern "C" __global__ void __launch_bounds__(THREADS)
+    cross_entropy_rows(const T* __restrict__ logits, const int64_t* __restrict__ targets, const T* __restrict__ weight,
+                       T* __restrict__ losses, float* __restrict__ sums, int64_t M, int64_t V, int64_t row_step, int64_t target_step,
+                       int64_t weight_step, int64_t loss_step, int64_t ignore_index, float smoothing) {
+  __shared__ Row room[2][32];
+  ak::wait_for_previous_launch();
+  ak::let_next_launch_begin();
+  const Weights weights{weight, weight_step};
+  const int64_t begin = int64_t{blockIdx.x} * ROWS, end = min(begin + ROWS, M);
+  int64_t target = targets[begin * target_step];
+  Logits next(logits + begin * row_step, V, 0, 1);  // under way before the target is known: most rows are read
+#pragma unroll 1
+  for (int64_t row = begin; row < end; ++row) {
+    const T* const x = logits + row * row_step;
+    const int64_t here = target;
+    const bool reads = is_read(here, V, ignore_index);
+    Row found = no_logits();
+    float at_target = 0.0f, centre = 0.0f;
+    if (reads) {
+      at_target = ak::to_float(x[here]);
+      centre = centre_of(x);
+      found = next.read(centre, weights);
+    }
+    if (ROWS > 1 && row + 1 < end) {
+      target = targets[(row + 1) * target_step];
+      next = Logits(x + row_step, V, 0, 1);
+    }
+    if (reads) found = ak::block_reduce<Join>(found, no_logits(), room[(row - begin) % 2]);
+    if (threadIdx.x > 0) continue;
+    const float loss = reads ? loss_of(found, at_target, centre, weights.at(here), V, smoothing) : unread_loss(here, ignore_index);
+    write_loss(loss, row, losses, sums, loss_step);
+  }
+}
+
+/// Part p of row r goes to parts[r * parts_of_row + p].
+extern "C" __global__ void __launch_bounds__(THREADS)
+    cross_entropy_parts(const T* __restrict__ logits, const int64_t* __restrict__ targets, const T* __restrict__ weight,
+                        Row* __restrict__ parts, int64_t V, int64_t row_step, int64_t target_step, int64_t weight_step,
+                        int64_t ignore_index, int64_t parts_of_row) {
+  __shared__ Row room[32];
+  ak::wait_for_previous_launch();
+  ak::let_next_launch_begin();
+  const int64_t row = blockIdx.x / parts_of_row;
+  Logits part(logits + row * row_step, V, blockIdx.x % parts_of_row, parts_of_row);
+  if (!is_read(targets[row * target_step], V, ignore_index)) return;
+  const Row found = part.read(centre_of(logits + row * row_step), {weight, weight_step});
+  const Row all = ak::block_reduce<Join>(found, no_logits(), room);
+  if (threadIdx.x == 0) parts[blockIdx.x] = all;
+}
+
+extern "C" __global__ void __launch_bounds__(32)
+    cross_entropy_merge(const T* __restrict__ logits, const int64_t* __restrict__ targets, const T* __restrict__ weight, const Row* parts,
+                        T* __restrict__ losses, float* __restrict__ sums, int64_t V, int64_t row_step, int64_t target_step,
+                        int64_t weight_step, int64_t loss_step, int64_t ignore_index, float smoothing, int64_t parts_of_row) {
+  ak::wait_for_previous_launch();
+  ak::let_next_launch_begin();
   const int64_t target = targets[blockIdx.x * target_step];
-  if (!is_read(target, V, ignore_index)) {
-    if (threadIdx.x == 0) write_loss(unread_loss(target, ignore_index), blockIdx.x, losses, sums, loss_step);
-    return;
-  }
+  const bool reads = is_read(target, V, ignore_index);
+  Row found = no_logits();
+  for (int64_t part = threadIdx.x; reads && part < parts_of_row; part += 32)
+    found = Join::join(found, parts[blockIdx.x * parts_of_row + part]);
+  found = ak::warp_reduce<Join>(found);
+  if (threadIdx.x > 0) return;
   logits += blockIdx.x * row_step;
-  const int threads = blockDim.x, step = threads * VECTORS * L;
-  const float at_target = ak::to_float(logits[target]);
-  Row found(logits);
-  for (int64_t begin = 0; begin < V; begin += step) {
-    const int count = static_cast<int>(min(V - begin, int64_t{step}));
-    uint4 v[VECTORS];
-    ak::load_row<T>(v, logits + begin, count, threadIdx.x, threads, ak::splat<T>(-ak::infinity()));
-    take(found, v, count, threadIdx.x, threads);
-  }
-  finish_block(found, at_target, V, losses, sums, loss_step, smoothing);
+  const float loss =
+      reads ? loss_of(found, ak::to_float(logits[target]), centre_of(logits), Weights{weight, weight_step}.at(target), V, smoothing)
+            : unread_loss(target, ignore_index);
+  write_loss(loss, blockIdx.x, losses, sums, loss_step);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    cross_entropy_strided(const T* __restrict__ logits, const int64_t* __restrict__ targets, T* __restrict__ losses,
-                          float* __restrict__ sums, int64_t V, int64_t row_step, int64_t column_step, int64_t target_step,
-                          int64_t loss_step, int64_t ignore_index, float smoothing) {
+    cross_entropy_strided(const T* __restrict__ logits, const int64_t* __restrict__ targets, const T* __restrict__ weight,
+                          T* __restrict__ losses, float* __restrict__ sums, int64_t V, int64_t row_step, int64_t column_step,
+                          int64_t target_step, int64_t weight_step, int64_t loss_step, int64_t ignore_index, float smoothing) {
+  __shared__ Row room[32];
+  ak::wait_for_previous_launch();
+  ak::let_next_launch_begin();
   const int64_t target = targets[blockIdx.x * target_step];
   if (!is_read(target, V, ignore_index)) {
     if (threadIdx.x == 0) write_loss(unread_loss(target, ignore_index), blockIdx.x, losses, sums, loss_step);
     return;
   }
+  const Weights weights{weight, weight_step};
   logits += blockIdx.x * row_step;
-  const float at_target = ak::to_float(logits[target * column_step]);
-  Row found(logits);
+  const float at_target = ak::to_float(logits[target * column_step]), centre = centre_of(logits), of_target = weights.at(target);
+  Row found = no_logits();
   constexpr int unroll = 4;
   for (int64_t i = threadIdx.x; i < V; i += unroll * THREADS) {
     float values[unroll];
@@ -217,24 +345,44 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     for (int u = 0; u < unroll; ++u) {
       const int64_t place = i + u * THREADS;
       values[u] = place < V ? ak::to_float(logits[place * column_step]) : -ak::infinity();
-      if (SMOOTHED && place < V) found.linear += values[u] - found.centre;
+      if (SMOOTHED && place < V) found.add_linear(values[u], centre, weights.at(place));
     }
-    found.add(values);
+    ak::add_exponentials<T>(found.powers, values);
   }
-  finish_block(found, at_target, V, losses, sums, loss_step, smoothing);
+  found = ak::block_reduce<Join>(found, no_logits(), room);
+  if (threadIdx.x == 0) write_loss(loss_of(found, at_target, centre, of_target, V, smoothing), blockIdx.x, losses, sums, loss_step);
 }
 
-/// The sum of the losses, or their mean over the rows that count (NaN where none does).
+/// The sum of the losses, or their mean over the weights of the targets that count (NaN where none does). A small block: it waits where the
+/// blocks before it leave room.
 extern "C" __global__ void __launch_bounds__(1024)
-    cross_entropy_total(const float* __restrict__ sums, const int64_t* __restrict__ targets, T* __restrict__ loss, int64_t M,
-                        int64_t target_step, int64_t ignore_index) {
+    cross_entropy_total(const float* sums, const int64_t* __restrict__ targets, const T* __restrict__ weight, T* __restrict__ loss,
+                        int64_t M, int64_t V, int64_t target_step, int64_t weight_step, int64_t ignore_index) {
   __shared__ double room[64];
+  ak::let_next_launch_begin();
+  const Weights weights{weight, weight_step};
+  const int thread = threadIdx.x, threads = blockDim.x;
   double total = 0.0, counted = 0.0;
-  for (int64_t row = threadIdx.x; row < M; row += 1024) {
-    total += static_cast<double>(sums[row]);
-    if (MEAN) counted += targets[row * target_step] != ignore_index ? 1.0 : 0.0;
+#pragma unroll 8
+  for (int64_t row = thread; MEAN && row < M; row += threads) {  // before the wait: the launch before has waited for who wrote these
+    const int64_t target = targets[row * target_step];
+    if (is_read(target, V, ignore_index)) counted += static_cast<double>(weights.at(target));
   }
+  if (MEAN) counted = ak::block_reduce<ak::Sum>(counted, 0.0, room + 32);
+  ak::wait_for_previous_launch();
+  uint4 v[4];
+  const ak::Stream<float> losses(sums, M);
+  if (M > 0) losses.load(v, 0, thread, threads, 0.0f);
+  losses.each<false>(v, 0, 4 * threads, thread, threads, 0.0f, [&](const uint4(&v)[4], int64_t) {
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      float values[4];
+      ak::unpack<float>(v[k], values);
+      total += (static_cast<double>(values[0]) + static_cast<double>(values[1])) +
+               (static_cast<double>(values[2]) + static_cast<double>(values[3]));
+    }
+  });
   total = ak::block_reduce<ak::Sum>(total, 0.0, room);
-  if (MEAN) total /= ak::block_reduce<ak::Sum>(counted, 0.0, room + 32);
-  if (threadIdx.x == 0) *loss = ak::from_float<T>(static_cast<float>(total));
+  if (MEAN) total /= counted;
+  if (thread == 0) *loss = ak::from_float<T>(static_cast<float>(total));
 }

@@ -3,19 +3,21 @@ family  = "reduce"
 backend = "cuda"
 
 [tune]
-VECTORS = { values = [1, 2, 4, 8],                default = 8,     tier = 1 }   # vectors of 16 bytes that a thread reads at a time
-THREADS = { values = [128, 256, 512, 1024],       default = 256,   tier = 1 }   # of a block, which has a row or a part of one
-SHORT   = { values = [1, 2, 4, 8],                default = 4,     tier = 1 }   # vectors of a thread where a warp holds rows whole
-WARPS   = { values = [1, 2, 4, 8],                default = 4,     tier = 1 }   # of a block there
-SPAN    = { values = [4096, 16384, 65536, 262144], default = 16384, tier = 4 }  # elements of a row, above which few rows are split
-DEPTH   = { values = [64, 128, 256, 512, 1024],   default = 256,   tier = 4 }   # the same for columns side by side
-SHARERS = { values = [4, 8, 16],                  default = 8,     tier = 1 }   # warps that share the same columns
-UNROLL  = { values = [1, 2, 4, 8],                default = 4,     tier = 3 }   # rows of them in flight
-require = ["VECTORS * THREADS <= 4096"]                                         # the registers of a multiprocessor
+VECTORS = { values = [1, 2, 4, 8],                 default = 4,     tier = 1 }   # vectors of 16 bytes that a thread reads at a time
+THREADS = { values = [32, 64, 128, 256, 512, 1024], default = 256,  tier = 1 }   # of a block, which has a row or a part of one
+AHEAD   = { values = [0, 1],                       default = 1,     tier = 2 }   # read the next vectors before the last ones are added
+SHORT   = { values = [1, 2, 4, 8],                 default = 4,     tier = 1 }   # vectors of a thread where a warp holds rows whole
+WARPS   = { values = [1, 2, 4, 8],                 default = 4,     tier = 1 }   # of a block there
+BLOCKS  = { values = [1, 2, 3, 4, 6, 8, 12, 16],   default = 4,     tier = 4 }   # of a multiprocessor, where they share few rows
+DEPTH   = { values = [64, 128, 256, 512, 1024],    default = 256,   tier = 4 }   # the same for columns side by side
+SHARERS = { values = [4, 8, 16],                   default = 8,     tier = 1 }   # warps that share the same columns
+UNROLL  = { values = [1, 2, 4, 8],                 default = 4,     tier = 3 }   # rows of them in flight
+require = ["VECTORS * THREADS <= 8192",                                          # the registers of a multiprocessor
+           "SHARERS <= 8 || OP != 4 && OP != 5"]                                 # its shared memory, with a place beside each value
 
-[scratch.parts]                               # results of the parts of a split reduction
-dtype = "float32"
-shape = ["max(cdiv(N, SPAN), cdiv(N, DEPTH)) * OUTER * INNER"]
+[scratch.parts]                               # results of the parts of a split reduction, each of 8 bytes or of 16 with its place
+dtype = "int64"
+shape = ["(INNER == 1 ? OUTER + BLOCKS * sm_count : cdiv(N, DEPTH) * OUTER * INNER) * (OP == 4 || OP == 5 ? 2 : 1)"]
 
 # Along short rows: a warp holds one or several.
 [[variant]]
@@ -24,30 +26,37 @@ when = "INNER == 1 && (N <= 1 || x.stride(1) == 1) && N * sizeof(T) <= 512 * SHO
 kernel = "reduce_warps"
 grid   = ["cdiv(OUTER, WARPS * 32 / pow2ceil(max(1, cdiv(N * sizeof(T), 16 * SHORT))))"]
 block  = ["32 * WARPS"]
-args   = ["x", "out", "OUTER", "N", "x.stride(0)", "out.stride(0)", "pow2ceil(max(1, cdiv(N * sizeof(T), 16 * SHORT)))"]
+overlap = true
+args   = ["x", "out", "index", "OUTER", "N", "x.stride(0)", "out.stride(0) + index.stride(0)",
+          "pow2ceil(max(1, cdiv(N * sizeof(T), 16 * SHORT)))"]
 
 # Along rows.
 [[variant]]
-when = "INNER == 1 && x.stride(1) == 1 && (N <= SPAN || OUTER >= 2 * sm_count)"
+when = "INNER == 1 && x.stride(1) == 1 && (N * sizeof(T) <= 16 * VECTORS * THREADS || OUTER >= 2 * sm_count)"
 [[variant.launch]]
 kernel = "reduce_rows"
 grid   = ["OUTER"]
 block  = ["min(THREADS, align(cdiv(N * sizeof(T), 16 * VECTORS), 32))"]
-args   = ["x", "out", "N", "x.stride(0)", "out.stride(0)"]
+overlap = true
+args   = ["x", "out", "index", "N", "x.stride(0)", "out.stride(0) + index.stride(0)"]
 
-# Along few long rows.
+# Along few long rows: blocks share one, each with every so manieth piece.
 [[variant]]
 when = "INNER == 1 && x.stride(1) == 1"
 [[variant.launch]]
 kernel = "reduce_row_parts"
-grid   = ["cdiv(N, SPAN) * OUTER"]
+grid   = ["min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), cdiv(BLOCKS * sm_count, max(1, OUTER))) * OUTER"]
 block  = ["THREADS"]
-args   = ["x", "parts", "N", "x.stride(0)", "cdiv(N, SPAN)"]
+overlap = true
+args   = ["x", "parts", "N", "x.stride(0)",
+          "min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), cdiv(BLOCKS * sm_count, max(1, OUTER)))"]
 [[variant.launch]]
 kernel = "reduce_parts_of_rows"
 grid   = ["OUTER"]
-block  = ["THREADS"]
-args   = ["parts", "out", "cdiv(N, SPAN)", "N", "out.stride(0)"]
+block  = ["128"]
+overlap = true
+args   = ["parts", "out", "index", "min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), cdiv(BLOCKS * sm_count, max(1, OUTER)))",
+          "N", "out.stride(0) + index.stride(0)"]
 
 # Across rows that lie one after the other.
 [[variant]]
@@ -56,26 +65,33 @@ when = "x.stride(2) == 1 && INNER >= 32 && (N <= DEPTH || OUTER * cdiv(INNER * s
 kernel = "reduce_columns"
 grid   = ["OUTER * cdiv(INNER * sizeof(T), 512)"]
 block  = ["32", "SHARERS"]
-args   = ["x", "out", "N", "INNER", "x.stride(0)", "x.stride(1)", "out.stride(0)", "out.stride(1)"]
+overlap = true
+args   = ["x", "out", "index", "N", "INNER", "x.stride(0)", "x.stride(1)", "out.stride(0) + index.stride(0)",
+          "out.stride(1) + index.stride(1)"]
 [[variant]]
 when = "x.stride(2) == 1 && INNER >= 32"
 [[variant.launch]]
 kernel = "reduce_column_parts"
 grid   = ["cdiv(N, DEPTH) * OUTER * cdiv(INNER * sizeof(T), 512)"]
 block  = ["32", "SHARERS"]
+overlap = true
 args   = ["x", "parts", "OUTER", "N", "INNER", "x.stride(0)", "x.stride(1)"]
 [[variant.launch]]
 kernel = "reduce_parts_of_columns"
 grid   = ["cdiv(OUTER * INNER, THREADS)"]
 block  = ["THREADS"]
-args   = ["parts", "out", "cdiv(N, DEPTH)", "OUTER", "INNER", "N", "out.stride(0)", "out.stride(1)"]
+overlap = true
+args   = ["parts", "out", "index", "cdiv(N, DEPTH)", "OUTER", "INNER", "N", "out.stride(0) + index.stride(0)",
+          "out.stride(1) + index.stride(1)"]
 
 # Any strides.
 [[launch]]
 kernel = "reduce_strided"
 grid   = ["cdiv(OUTER * INNER, 32)"]
 block  = ["32", "SHARERS"]
-args   = ["x", "out", "OUTER", "N", "INNER", "x.stride(0)", "x.stride(1)", "x.stride(2)", "out.stride(0)", "out.stride(1)"]
+overlap = true
+args   = ["x", "out", "index", "OUTER", "N", "INNER", "x.stride(0)", "x.stride(1)", "x.stride(2)", "out.stride(0) + index.stride(0)",
+          "out.stride(1) + index.stride(1)"]
 
 [[recipe]]
 name = "enough blocks"
@@ -83,50 +99,98 @@ tier = 1
 when = "OUTER * INNER < 64"
 gain = "up to the number of idle multiprocessors"
 text = """
-Few results and many elements: a lower SPAN or DEPTH gives every multiprocessor several parts. The parts are merged in order."""
+Few results and many elements: more BLOCKS or a lower DEPTH gives every multiprocessor several parts. The parts are merged in order."""
 [[recipe]]
 name = "bytes in flight"
 tier = 1
 when = "N * sizeof(T) >= 4096"
 gain = "1.2x"
 text = "Only memory counts: VECTORS or UNROLL loads of a thread in flight, and enough warps to fill the multiprocessors."
-[[recipe]]
-name = "one launch"
-tier = 6
-when = "OUTER * INNER < 64 && OUTER * N * INNER * sizeof(T) < l2_bytes"
-gain = "2 us"
-text = "The block that finishes last, by a counter that it sets back, merges the parts of all in order."
 */
+#include <autokernel/async.cuh>
 #include <autokernel/reduce.cuh>
+#include <autokernel/stream.cuh>
 
 namespace {
 
 constexpr int L = ak::lanes<T>;
 constexpr int unroll = UNROLL;  // a pragma does not expand macros
-constexpr bool is_sum = OP < 2;
 
-template <int op>
-struct Operation : ak::Sum {
-  using Total = double;  // sums that cancel are then right to their last bits
-};
-template <>
-struct Operation<2> : ak::Max {
-  using Total = float;
-};
-template <>
-struct Operation<3> : ak::Min {
-  using Total = float;
-};
-using Op = Operation<OP>;
-using Total = Op::Total;
+constexpr bool is_extreme = OP >= 2 && OP <= 5, is_largest = OP == 2 || OP == 4, has_place = OP == 4 || OP == 5;
+constexpr bool is_mean = OP == 1, is_product = OP == 6, is_norm = OP == 7, is_sum = OP <= 1;
+/// Squares that are exact in float, and far from its limits.
+constexpr bool has_small_squares = ak::is_half<T>;
 
-__device__ __forceinline__ float neutral() { return is_sum ? 0.0f : OP == 2 ? -ak::infinity() : ak::infinity(); }
-__device__ __forceinline__ float mean_of(Total total, int64_t N) {
-  return static_cast<float>(OP == 1 ? static_cast<double>(total) / static_cast<double>(N) : total);
+constexpr int64_t nowhere = 0x7fffffffffffffff;
+
+/// An element and where it is in the reduced dimension.
+struct Found {
+  float value;
+  int64_t place;
+};
+
+__device__ __forceinline__ float neutral() {
+  return !is_extreme ? (is_product ? 1.0f : 0.0f) : is_largest ? -ak::infinity() : ak::infinity();
 }
 
+/// Whether `a` comes before `b` in the order that the extreme is the first of: NaN first.
+__device__ __forceinline__ bool beats(float a, float b) { return (is_largest ? a > b : a < b) || (a != a && b == b); }
+__device__ __forceinline__ float better(float a, float b) { return is_largest ? ak::Max::join(a, b) : ak::Min::join(a, b); }
+
+// Sums and products are in double: those that cancel, overflow or vanish in between are then right to their last bits.
+template <bool extreme, bool place>
+struct TotalOf {
+  using Type = double;
+};
+template <>
+struct TotalOf<true, false> {
+  using Type = float;
+};
+template <>
+struct TotalOf<true, true> {
+  using Type = Found;
+};
+using Total = TotalOf<is_extreme, has_place>::Type;
+
+struct Join {
+  static __device__ __forceinline__ double join(double a, double b) { return is_product ? a * b : a + b; }
+  static __device__ __forceinline__ float join(float a, float b) { return better(a, b); }
+  static __device__ __forceinline__ Found join(const Found& a, const Found& b) {
+    const bool second = beats(b.value, a.value) || (!beats(a.value, b.value) && b.place < a.place);
+    return second ? b : a;
+  }
+};
+
+/// The result of no elements.
+template <class Result>
+__device__ __forceinline__ Result nothing_of() {
+  if constexpr (sizeof(Result) == sizeof(Found)) {
+    return {neutral(), nowhere};
+  } else {
+    return neutral();
+  }
+}
+__device__ __forceinline__ Total nothing() { return nothing_of<Total>(); }
+
+/// Take in one element.
+__device__ __forceinline__ void take_one(double& total, float x, int64_t) {
+  const double wide = x;
+  total = is_norm ? total + wide * wide : is_product ? total * wide : total + wide;
+}
+__device__ __forceinline__ void take_one(float& total, float x, int64_t) { total = better(total, x); }
+__device__ __forceinline__ void take_one(Found& total, float x, int64_t place) {
+  if (beats(x, total.value) || total.place == nowhere) total = {x, place};
+}
+
+struct Add {
+  static __device__ __forceinline__ float join(float a, float b) { return a + b; }
+};
+struct Better {
+  static __device__ __forceinline__ float join(float a, float b) { return better(a, b); }
+};
+
 /// In a tree; n is a power of two.
-template <int n>
+template <class Op, int n>
 __device__ __forceinline__ float fold(float (&values)[n]) {
 #pragma unroll
   for (int step = n / 2; step > 0; step /= 2) {
@@ -136,39 +200,96 @@ __device__ __forceinline__ float fold(float (&values)[n]) {
   return values[0];
 }
 
-template <int K, class E>
+/// Of K vectors, or of their squares.
+template <class Op, int K>
 __device__ __forceinline__ float fold_vectors(const uint4 (&v)[K]) {
-  constexpr int lanes = ak::lanes<E>;
   float folded[K];
 #pragma unroll
   for (int k = 0; k < K; ++k) {
-    float values[lanes];
-    ak::unpack<E>(v[k], values);
-    folded[k] = fold(values);
+    float values[L];
+    ak::unpack<T>(v[k], values);
+    if (is_norm) {
+#pragma unroll
+      for (int e = 0; e < L; ++e) values[e] *= values[e];
+    }
+    folded[k] = fold<Op>(values);
   }
-  return fold(folded);
+  return fold<Op>(folded);
 }
 
-/// What a block makes of `count` elements side by side.
-template <class E>
-__device__ __forceinline__ Total reduce_packed(const E* __restrict__ x, int64_t count) {
+/// The first place of `value`, which is in the vectors or in what fills them, else nowhere.
+template <int K>
+__device__ __forceinline__ int64_t place_of(float value, const uint4 (&v)[K], int64_t begin, int64_t step, int64_t count) {
+  int64_t place = nowhere;
+#pragma unroll
+  for (int k = K - 1; k >= 0; --k) {
+    float values[L];
+    ak::unpack<T>(v[k], values);
+#pragma unroll
+    for (int e = L - 1; e >= 0; --e) {
+      const int64_t here = begin + k * step + e;
+      if ((values[e] == value || value != value && values[e] != values[e]) && 0 <= here && here < count) place = here;
+    }
+  }
+  return place;
+}
+
+/// Take in the vectors of a thread; v[k] holds elements from begin + k * step on, of `count`.
+template <int K>
+__device__ __forceinline__ void take(double& total, const uint4 (&v)[K], int64_t, int64_t, int64_t) {
+  if (is_sum || (is_norm && has_small_squares)) {
+    total += static_cast<double>(fold_vectors<Add>(v));
+    return;
+  }
+#pragma unroll
+  for (int k = 0; k < K; ++k) {
+    float values[L];
+    ak::unpack<T>(v[k], values);
+#pragma unroll
+    for (int e = 0; e < L; ++e) take_one(total, values[e], 0);
+  }
+}
+template <int K>
+__device__ __forceinline__ void take(float& total, const uint4 (&v)[K], int64_t, int64_t, int64_t) {
+  total = better(total, fold_vectors<Better>(v));
+}
+template <int K>
+__device__ __forceinline__ void take(Found& total, const uint4 (&v)[K], int64_t begin, int64_t step, int64_t count) {
+  const float extreme = fold_vectors<Better>(v);
+  if (beats(extreme, total.value) || total.place == nowhere) total = {extreme, place_of(extreme, v, begin, step, count)};
+}
+
+/// A result of N elements.
+__device__ __forceinline__ void write(double total, int64_t N, T* out, int64_t*, int64_t at) {
+  out[at] = ak::from_float<T>(static_cast<float>(is_mean ? total / static_cast<double>(N) : is_norm ? sqrt(total) : total));
+}
+__device__ __forceinline__ void write(float total, int64_t, T* out, int64_t*, int64_t at) { out[at] = ak::from_float<T>(total); }
+__device__ __forceinline__ void write(const Found& total, int64_t, T*, int64_t* index, int64_t at) {
+  index[at] = total.place == nowhere ? -1 : total.place;
+}
+
+/// What a block makes of the elements side by side of which it has every `parts`-th piece, beginning with piece `part`.
+__device__ __forceinline__ Total reduce_packed(const T* __restrict__ x, int64_t count, int64_t part, int64_t parts) {
   __shared__ Total room[32];
-  const int threads = blockDim.x, step = threads * VECTORS * ak::lanes<E>;
-  Total total = neutral();
-  for (int64_t begin = 0; begin < count; begin += step) {
-    uint4 v[VECTORS];
-    ak::load_row<E>(v, x + begin, static_cast<int>(min(count - begin, int64_t{step})), threadIdx.x, threads, ak::splat<E>(neutral()));
-    total = Op::join(total, static_cast<Total>(fold_vectors<VECTORS, E>(v)));
-  }
-  return ak::block_reduce<Op>(total, static_cast<Total>(neutral()), room);
+  const int thread = threadIdx.x, threads = blockDim.x;
+  const int64_t piece = int64_t{VECTORS} * threads;
+  const ak::Stream<T> elements(x, count);
+  Total total = nothing();
+  uint4 v[VECTORS];
+  if (part * piece < elements.size()) elements.load(v, part * piece, thread, threads, neutral());
+  elements.each<AHEAD>(v, part * piece, parts * piece, thread, threads, neutral(),
+                       [&](const uint4(&v)[VECTORS], int64_t begin) { take(total, v, begin, int64_t{threads} * L, count); });
+  return ak::block_reduce<Join>(total, nothing(), room);
 }
 
-/// What a block makes of rows [0, N) of the L columns of each lane, `count` of which exist; the first warp has the result.
-__device__ __forceinline__ void reduce_strip(Total (&totals)[L], const T* __restrict__ x, int64_t N, int64_t step, int count) {
+/// What a block makes of rows [0, N) of the L columns of each lane, `count` of which exist, the first at `first` in the reduced dimension;
+/// the first warp has the result.
+__device__ __forceinline__ void reduce_strip(Total (&totals)[L], const T* __restrict__ x, int64_t N, int64_t step, int count,
+                                             int64_t first) {
   __shared__ Total room[SHARERS][32][L];
   const bool aligned = ak::misalignment(x) == 0 && step % L == 0;
 #pragma unroll
-  for (int e = 0; e < L; ++e) totals[e] = neutral();
+  for (int e = 0; e < L; ++e) totals[e] = nothing();
   for (int64_t n = threadIdx.y; n < N; n += SHARERS * UNROLL) {
     uint4 v[UNROLL];
 #pragma unroll
@@ -177,17 +298,24 @@ __device__ __forceinline__ void reduce_strip(Total (&totals)[L], const T* __rest
       const int64_t row = n + u * SHARERS;
       if (row < N && count > 0) v[u] = ak::load_vector(x + row * step, 0, count, aligned);
     }
-    float values[L];
-    ak::unpack<T>(v[0], values);
+    float sums[L] = {};
 #pragma unroll
-    for (int u = 1; u < UNROLL; ++u) {
-      float others[L];
-      ak::unpack<T>(v[u], others);
+    for (int u = 0; u < UNROLL; ++u) {
+      float values[L];
+      ak::unpack<T>(v[u], values);
 #pragma unroll
-      for (int e = 0; e < L; ++e) values[e] = Op::join(values[e], others[e]);
+      for (int e = 0; e < L; ++e) {
+        if (is_sum) {
+          sums[e] += values[e];
+        } else if (n + u * SHARERS < N) {
+          take_one(totals[e], values[e], first + n + u * SHARERS);
+        }
+      }
     }
+    if (is_sum) {
 #pragma unroll
-    for (int e = 0; e < L; ++e) totals[e] = Op::join(totals[e], static_cast<Total>(values[e]));
+      for (int e = 0; e < L; ++e) take_one(totals[e], sums[e], 0);
+    }
   }
 #pragma unroll
   for (int e = 0; e < L; ++e) room[threadIdx.y][threadIdx.x][e] = totals[e];
@@ -195,7 +323,7 @@ __device__ __forceinline__ void reduce_strip(Total (&totals)[L], const T* __rest
   if (threadIdx.y > 0) return;
   for (int s = 1; s < SHARERS; ++s) {
 #pragma unroll
-    for (int e = 0; e < L; ++e) totals[e] = Op::join(totals[e], room[s][threadIdx.x][e]);
+    for (int e = 0; e < L; ++e) totals[e] = Join::join(totals[e], room[s][threadIdx.x][e]);
   }
 }
 
@@ -203,93 +331,116 @@ __device__ __forceinline__ void reduce_strip(Total (&totals)[L], const T* __rest
 
 /// `group` lanes hold a row.
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
-    reduce_warps(const T* __restrict__ x, T* __restrict__ out, int64_t outer, int64_t N, int64_t x_row, int64_t out_step, int64_t group) {
+    reduce_warps(const T* __restrict__ x, T* __restrict__ out, int64_t* __restrict__ index, int64_t outer, int64_t N, int64_t x_row,
+                 int64_t out_step, int64_t group) {
+  ak::wait_for_previous_launch();
+  ak::let_next_launch_begin();
   const int lanes = static_cast<int>(group), lane = threadIdx.x % lanes;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (32 * WARPS / lanes) + threadIdx.x / lanes;
   const int count = row < outer ? static_cast<int>(N) : 0;
   uint4 v[SHORT];
   ak::load_row<T>(v, x + (row < outer ? row : 0) * x_row, count, lane, lanes, ak::splat<T>(neutral()));
-  const Total total = ak::warp_reduce<Op>(static_cast<Total>(fold_vectors<SHORT, T>(v)), lanes);
-  if (lane == 0 && row < outer) out[row * out_step] = ak::from_float<T>(mean_of(total, N));
+  Total total = nothing();
+  take(total, v, lane * L, int64_t{lanes} * L, count);
+  total = ak::warp_reduce<Join>(total, lanes);
+  if (lane == 0 && row < outer) write(total, N, out, index, row * out_step);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    reduce_rows(const T* __restrict__ x, T* __restrict__ out, int64_t N, int64_t x_row, int64_t out_step) {
-  const Total total = reduce_packed(x + blockIdx.x * x_row, N);
-  if (threadIdx.x == 0) out[blockIdx.x * out_step] = ak::from_float<T>(mean_of(total, N));
+    reduce_rows(const T* __restrict__ x, T* __restrict__ out, int64_t* __restrict__ index, int64_t N, int64_t x_row, int64_t out_step) {
+  ak::wait_for_previous_launch();
+  ak::let_next_launch_begin();
+  const Total total = reduce_packed(x + blockIdx.x * x_row, N, 0, 1);
+  if (threadIdx.x == 0) write(total, N, out, index, blockIdx.x * out_step);
 }
 
 /// Part p of row r goes to parts[r * parts_of_row + p].
 extern "C" __global__ void __launch_bounds__(THREADS)
-    reduce_row_parts(const T* __restrict__ x, float* __restrict__ parts, int64_t N, int64_t x_row, int64_t parts_of_row) {
-  const int64_t row = blockIdx.x / parts_of_row, begin = blockIdx.x % parts_of_row * SPAN;
-  const Total total = reduce_packed(x + row * x_row + begin, min(N - begin, int64_t{SPAN}));
-  if (threadIdx.x == 0) parts[blockIdx.x] = static_cast<float>(total);
+    reduce_row_parts(const T* __restrict__ x, Total* __restrict__ parts, int64_t N, int64_t x_row, int64_t parts_of_row) {
+  ak::wait_for_previous_launch();
+  ak::let_next_launch_begin();
+  const Total total = reduce_packed(x + blockIdx.x / parts_of_row * x_row, N, blockIdx.x % parts_of_row, parts_of_row);
+  if (threadIdx.x == 0) parts[blockIdx.x] = total;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
-    reduce_parts_of_rows(const float* __restrict__ parts, T* __restrict__ out, int64_t parts_of_row, int64_t N, int64_t out_step) {
-  const Total total = reduce_packed(parts + blockIdx.x * parts_of_row, parts_of_row);
-  if (threadIdx.x == 0) out[blockIdx.x * out_step] = ak::from_float<T>(mean_of(total, N));
+/// A small block: it waits where the blocks before it leave room.
+extern "C" __global__ void __launch_bounds__(128) reduce_parts_of_rows(const Total* parts, T* __restrict__ out, int64_t* __restrict__ index,
+                                                                       int64_t parts_of_row, int64_t N, int64_t out_step) {
+  __shared__ Total room[32];
+  ak::wait_for_previous_launch();
+  ak::let_next_launch_begin();
+  Total total = nothing();
+#pragma unroll 8
+  for (int64_t part = threadIdx.x; part < parts_of_row; part += 128) total = Join::join(total, parts[blockIdx.x * parts_of_row + part]);
+  total = ak::block_reduce<Join>(total, nothing(), room);
+  if (threadIdx.x == 0) write(total, N, out, index, blockIdx.x * out_step);
 }
 
 extern "C" __global__ void __launch_bounds__(32 * SHARERS)
-    reduce_columns(const T* __restrict__ x, T* __restrict__ out, int64_t N, int64_t inner, int64_t x_outer, int64_t x_step,
-                   int64_t out_outer, int64_t out_inner) {
+    reduce_columns(const T* __restrict__ x, T* __restrict__ out, int64_t* __restrict__ index, int64_t N, int64_t inner, int64_t x_outer,
+                   int64_t x_step, int64_t out_outer, int64_t out_inner) {
+  ak::wait_for_previous_launch();
+  ak::let_next_launch_begin();
   const int64_t strips = (inner + 32 * L - 1) / (32 * L), slice = blockIdx.x / strips;
   const int64_t column = blockIdx.x % strips * (32 * L) + threadIdx.x * L;
   const int count = static_cast<int>(min(inner - column, int64_t{L}));
   Total totals[L];
-  reduce_strip(totals, x + slice * x_outer + column, N, x_step, count);
+  reduce_strip(totals, x + slice * x_outer + column, N, x_step, count, 0);
   if (threadIdx.y > 0) return;
 #pragma unroll
   for (int e = 0; e < L; ++e) {
-    if (e < count) out[slice * out_outer + (column + e) * out_inner] = ak::from_float<T>(mean_of(totals[e], N));
+    if (e < count) write(totals[e], N, out, index, slice * out_outer + (column + e) * out_inner);
   }
 }
 
 /// Part p of outer slice o goes to parts[(p * outer + o) * inner …].
 extern "C" __global__ void __launch_bounds__(32 * SHARERS)
-    reduce_column_parts(const T* __restrict__ x, float* __restrict__ parts, int64_t outer, int64_t N, int64_t inner, int64_t x_outer,
+    reduce_column_parts(const T* __restrict__ x, Total* __restrict__ parts, int64_t outer, int64_t N, int64_t inner, int64_t x_outer,
                         int64_t x_step) {
+  ak::wait_for_previous_launch();
+  ak::let_next_launch_begin();
   const int64_t strips = (inner + 32 * L - 1) / (32 * L), place = blockIdx.x / strips, slice = place % outer, begin = place / outer * DEPTH;
   const int64_t column = blockIdx.x % strips * (32 * L) + threadIdx.x * L;
   const int count = static_cast<int>(min(inner - column, int64_t{L}));
   Total totals[L];
-  reduce_strip(totals, x + slice * x_outer + begin * x_step + column, min(N - begin, int64_t{DEPTH}), x_step, count);
+  reduce_strip(totals, x + slice * x_outer + begin * x_step + column, min(N - begin, int64_t{DEPTH}), x_step, count, begin);
   if (threadIdx.y > 0) return;
 #pragma unroll
   for (int e = 0; e < L; ++e) {
-    if (e < count) parts[place * inner + column + e] = static_cast<float>(totals[e]);
+    if (e < count) parts[place * inner + column + e] = totals[e];
   }
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    reduce_parts_of_columns(const float* __restrict__ parts, T* __restrict__ out, int64_t count, int64_t outer, int64_t inner, int64_t N,
-                            int64_t out_outer, int64_t out_inner) {
+    reduce_parts_of_columns(const Total* parts, T* __restrict__ out, int64_t* __restrict__ index, int64_t count, int64_t outer,
+                            int64_t inner, int64_t N, int64_t out_outer, int64_t out_inner) {
+  ak::wait_for_previous_launch();
+  ak::let_next_launch_begin();
   const int64_t place = static_cast<int64_t>(blockIdx.x) * THREADS + threadIdx.x, size = outer * inner;
   if (place >= size) return;
-  Total total = neutral();
+  Total total = nothing();
 #pragma unroll 8
-  for (int64_t part = 0; part < count; ++part) total = Op::join(total, static_cast<Total>(parts[part * size + place]));
-  out[place / inner * out_outer + place % inner * out_inner] = ak::from_float<T>(mean_of(total, N));
+  for (int64_t part = 0; part < count; ++part) total = Join::join(total, parts[part * size + place]);
+  write(total, N, out, index, place / inner * out_outer + place % inner * out_inner);
 }
 
 /// A warp reads one place of 32 neighbouring results; SHARERS warps share them.
 extern "C" __global__ void __launch_bounds__(32 * SHARERS)
-    reduce_strided(const T* __restrict__ x, T* __restrict__ out, int64_t outer, int64_t N, int64_t inner, int64_t x_outer, int64_t x_step,
-                   int64_t x_inner, int64_t out_outer, int64_t out_inner) {
+    reduce_strided(const T* __restrict__ x, T* __restrict__ out, int64_t* __restrict__ index, int64_t outer, int64_t N, int64_t inner,
+                   int64_t x_outer, int64_t x_step, int64_t x_inner, int64_t out_outer, int64_t out_inner) {
+  ak::wait_for_previous_launch();
+  ak::let_next_launch_begin();
   __shared__ Total room[SHARERS][32];
   const int64_t place = static_cast<int64_t>(blockIdx.x) * 32 + threadIdx.x;
   const bool exists = place < outer * inner;
   const int64_t o = exists ? place / inner : 0, i = exists ? place % inner : 0;
   x += o * x_outer + i * x_inner;
-  Total total = neutral();
+  Total total = nothing();
 #pragma unroll unroll
-  for (int64_t n = threadIdx.y; n < N; n += SHARERS) total = Op::join(total, static_cast<Total>(ak::to_float(x[n * x_step])));
+  for (int64_t n = threadIdx.y; n < N; n += SHARERS) take_one(total, ak::to_float(x[n * x_step]), n);
   room[threadIdx.y][threadIdx.x] = total;
   __syncthreads();
   if (threadIdx.y > 0 || !exists) return;
-  for (int s = 1; s < SHARERS; ++s) total = Op::join(total, room[s][threadIdx.x]);
-  out[o * out_outer + i * out_inner] = ak::from_float<T>(mean_of(total, N));
+  for (int s = 1; s < SHARERS; ++s) total = Join::join(total, room[s][threadIdx.x]);
+  write(total, N, out, index, o * out_outer + i * out_inner);
 }

@@ -1,12 +1,14 @@
-"""Sum, mean, maximum and minimum over one dimension: the oracle, and the ways in which models write them."""
+"""Sum, mean, extremes, their places, product and norm over one dimension: the oracle, and the ways in which models write them."""
+import torch
 
 
 def reference(x, OP):
-    if OP < 2:
-        return x.sum(1) if OP == 0 else x.mean(1)
-    if x.shape[1] == 0:  # PyTorch has no answer; the neutral element is the natural one
-        return x.new_full((x.shape[0], x.shape[2]), float("-inf") if OP == 2 else float("inf"))
-    return x.amax(1) if OP == 2 else x.amin(1)
+    if OP in (0, 1, 6, 7):
+        return x.sum(1) if OP == 0 else x.mean(1) if OP == 1 else x.prod(1) if OP == 6 else torch.linalg.vector_norm(x, dim=1)
+    if x.shape[1] == 0:  # PyTorch has no answer; the neutral element is the natural one, and no place
+        shape = (x.shape[0], x.shape[2])
+        return x.new_full(shape, -1, dtype=torch.int64) if OP > 3 else x.new_full(shape, float("-inf") if OP == 2 else float("inf"))
+    return x.amax(1) if OP == 2 else x.amin(1) if OP == 3 else x.argmax(1) if OP == 4 else x.argmin(1)
 
 
 def sum_last(x):
@@ -119,3 +121,83 @@ def amin_middle(x):
 
 def amin_middle_keepdim(x):
     return x.amin(-2, keepdim=True)
+
+
+def argmax_last(x):
+    return x.argmax(-1)
+
+
+def argmax_last_keepdim(x):
+    return x.argmax(-1, keepdim=True)
+
+
+def argmax_middle(x):
+    return x.argmax(-2)
+
+
+def argmax_middle_keepdim(x):
+    return x.argmax(-2, keepdim=True)
+
+
+def argmax_all(x):
+    return x.argmax()
+
+
+def argmin_last(x):
+    return x.argmin(-1)
+
+
+def argmin_last_keepdim(x):
+    return x.argmin(-1, keepdim=True)
+
+
+def argmin_middle(x):
+    return x.argmin(-2)
+
+
+def argmin_middle_keepdim(x):
+    return x.argmin(-2, keepdim=True)
+
+
+def argmin_all(x):
+    return x.argmin()
+
+
+def prod_last(x):
+    return x.prod(-1)
+
+
+def prod_last_keepdim(x):
+    return x.prod(-1, keepdim=True)
+
+
+def prod_middle(x):
+    return x.prod(-2)
+
+
+def prod_middle_keepdim(x):
+    return x.prod(-2, keepdim=True)
+
+
+def prod_all(x):
+    return x.prod()
+
+
+def norm_last(x):
+    return x.norm(dim=-1)
+
+
+def norm_last_keepdim(x):
+    return x.norm(dim=-1, keepdim=True)
+
+
+def norm_middle(x):
+    return x.norm(dim=-2)
+
+
+def norm_middle_keepdim(x):
+    return x.norm(dim=-2, keepdim=True)
+
+
+def norm_all(x):
+    return x.norm()

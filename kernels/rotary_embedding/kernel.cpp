@@ -22,6 +22,12 @@ kernel = "rotate_block"
 grid   = ["B * cdiv(H, HEADS) * cdiv(S, POSITIONS)"]
 args   = ["x", "cos", "sin", "out", "H", "S", "D", "C", "x.stride(0)", "x.stride(1)", "x.stride(2)", "x.stride(3)", "cos.stride(0)",
 "cos.stride(1)", "sin.stride(0)", "sin.stride(1)", "out.stride(0)", "out.stride(1)", "out.stride(2)", "out.stride(3)"]
+[[launch]]
+kernel = "rotate_block"
+when   = "PAIR"
+grid   = ["B * cdiv(G, HEADS) * cdiv(S, POSITIONS)"]
+args   = ["k", "cos", "sin", "out_k", "G", "S", "D", "C", "k.stride(0)", "k.stride(1)", "k.stride(2)", "k.stride(3)", "cos.stride(0)",
+"cos.stride(1)", "sin.stride(0)", "sin.stride(1)", "out_k.stride(0)", "out_k.stride(1)", "out_k.stride(2)", "out_k.stride(3)"]
 
 [[recipe]]
 name = "tables shared by heads"

@@ -5,7 +5,13 @@ A spelling's labels in family.toml say where the positions are; the functions br
 import torch
 
 
-def reference(x, cos, sin, INTERLEAVED, HALF_TABLE, BACKWARD):
+def reference(x, k, cos, sin, INTERLEAVED, HALF_TABLE, BACKWARD, PAIR):
+    if PAIR:
+        return tuple(turn(each, cos, sin, INTERLEAVED, HALF_TABLE, BACKWARD) for each in (x, k))
+    return turn(x, cos, sin, INTERLEAVED, HALF_TABLE, BACKWARD)
+
+
+def turn(x, cos, sin, INTERLEAVED, HALF_TABLE, BACKWARD):
     rotary = cos.shape[-1] * (2 if HALF_TABLE else 1)
     turned, rest = x[..., :rotary], x[..., rotary:]
 
@@ -98,3 +104,26 @@ def interleaved_pairs_view(x, cos, sin):
 def interleaved_pairs_unbind(x, cos, sin):
     even, odd = x.unflatten(-1, (-1, 2)).unbind(-1)
     return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
+
+
+# Queries and keys.
+
+
+def half_of_both(x, k, cos, sin):
+    return half(x, cos, sin), half(k, cos, sin)
+
+
+def half_partial_of_both(x, k, cos, sin):
+    return half_partial(x, cos, sin), half_partial(k, cos, sin)
+
+
+def half_pairs_of_both(x, k, cos, sin):
+    return half_pairs(x, cos, sin), half_pairs(k, cos, sin)
+
+
+def interleaved_pairs_of_both(x, k, cos, sin):
+    return interleaved_pairs(x, cos, sin), interleaved_pairs(k, cos, sin)
+
+
+def interleaved_pairs_unbind_of_both(x, k, cos, sin):
+    return interleaved_pairs_unbind(x, cos, sin), interleaved_pairs_unbind(k, cos, sin)

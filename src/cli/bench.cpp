@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "kernel/kernel_file.h"
+#include "report/text.h"
 #include "search/task_search.h"
 
 namespace ak::cli {
@@ -80,6 +81,7 @@ std::string changes_text(const Json& changed) {
 
 std::string worst_text(const Json& evidence) {
   std::string text;
+  if (const std::string strangers = report::strangers_text(evidence); !strangers.empty()) text += "  " + strangers + "\n";
   if (evidence.contains("message")) text += fmt::format("  {}\n", evidence["message"].get<std::string>());
   if (evidence.contains("stage"))
     text += fmt::format("  stage {}{}\n", evidence["stage"].dump(), evidence.contains("case") ? ", case " + evidence["case"].dump() : "");

@@ -80,9 +80,11 @@ Exit run(Options& options) {
   const bool interrupted = stop_requested();
   const bool verified = session.has("verification.json") && session.run().experiments() == before;
   if (!interrupted && !verified) {
+    session.save_state();
     bundle_winners(session);
     if (options.rounds > 0) verify_model(session, options.rounds);
   }
+  session.save_state();
   const Json verification = session.has("verification.json") ? read_json(session.file("verification.json")) : Json();
   opened->progress.reset();
   print_summary(session.run(), options.json);
@@ -205,6 +207,7 @@ Exit optimize(Options& options) {
   const std::string only = options.task.empty() ? std::string() : session.find_task(options.task);
   measure_baselines(session, only);
   const std::string why = search_kernels(session, budget_of(options, session.run()), only);
+  session.save_state();
   opened->progress.reset();
   print_progress(
       options, report::final_json(report::view_of(session.run())),

@@ -18,6 +18,7 @@
 #include "core/file.h"
 #include "core/process.h"
 #include "device/cuda/facts.h"
+#include "device/cuda/nvml.h"
 #include "judge/judge_process.h"
 
 namespace ak::cli {
@@ -116,6 +117,18 @@ Finding cuda_driver() {
   }
 }
 
+Finding nvml() {
+  try {
+    const auto library = cuda::Nvml::open(cuda::bus_id(0));
+    if (!library)
+      return {State::optional_missing, "NVML", "no libnvidia-ml.so.1 that knows the GPU", "other work on the GPU is not noticed"};
+    return {State::present, "NVML",
+            fmt::format("driver {}, {} processes on the GPU", library->driver_version(), library->processes().size()), ""};
+  } catch (const Error&) {
+    return {State::optional_missing, "NVML", "no GPU to ask about", "nothing to do on a machine without a GPU"};
+  }
+}
+
 Finding nvrtc() {
   try {
     const auto toolkit = compile::CudaToolkit::find();
@@ -163,8 +176,8 @@ const char* mark(State state) {
 }  // namespace
 
 std::vector<Finding> examine_machine() {
-  return {processor(),     cpp_compiler(), python_packages(), families(), judge_program(),
-          shared_memory(), disk(),         cuda_driver(),     nvrtc(),    triton()};
+  return {processor(),   cpp_compiler(), python_packages(), families(), judge_program(), shared_memory(), disk(),
+          cuda_driver(), nvml(),         nvrtc(),           triton()};
 }
 
 bool healthy(const std::vector<Finding>& findings) {

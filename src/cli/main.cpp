@@ -71,6 +71,11 @@ void add_kernelbench(CLI::App& command, Options& options) {
   command.add_option("--experiments", options.experiments, "trials of the search for each problem (default 100)")->check(not_negative);
 }
 
+void add_state(CLI::App& command, Options& options) {
+  command.add_option("--state", options.state_file,
+                     "go on from this file where it is there, and write it: at most 16 MiB, enough for another machine of the kind");
+}
+
 struct CommandLine {
   CLI::App app{"AutoKernel: from any PyTorch model to a proven faster one.", "autokernel"};
   Options options;
@@ -90,6 +95,7 @@ struct CommandLine {
     CLI::App& run = add("run", "the whole job: profile, extract, search, put back, verify, report; resumes where it was", ak::cli::run);
     add_request(run, options);
     add_budget(run, options);
+    add_state(run, options);
     run.add_option("--top", options.top, "at most so many tasks")->capture_default_str()->check(more_than_zero);
     run.add_option("--rounds", options.rounds, "measurements of each variant of the model at the end; 0: the model is not verified")
         ->capture_default_str()
@@ -115,6 +121,7 @@ struct CommandLine {
     what.add_flag("--judge-rate", options.judge_rate, "judgements an hour, how far repeated ones agree, and copies on the judge's clock");
     CLI::Option* solution = what.add_option("--solution", options.solution, "judge a Python file with a class ModelNew; of lower trust");
     add_suite(bench, what);
+    add_state(bench, options);
     what.require_option(1);
     CLI::Option* reference =
         bench.add_option("--reference", options.reference, "the Python file with Model, get_inputs and get_init_inputs")->needs(solution);
@@ -133,6 +140,7 @@ struct CommandLine {
     CLI::App& optimize = add("optimize", "search: all tasks by expected gain, or one", ak::cli::optimize);
     optimize.add_option("TASK", options.task, "only this task");
     add_budget(optimize, options);
+    add_state(optimize, options);
     add_common(optimize, options);
 
     CLI::App& verify = add("verify", "put the winners back into the model and measure the whole", ak::cli::verify);

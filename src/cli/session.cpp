@@ -10,6 +10,8 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "judge/triton_canary.h"
+#include "kernel/launch_plan.h"
+#include "store/state_file.h"
 
 namespace ak::cli {
 namespace {
@@ -17,6 +19,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto judge_timeout = 60s;
+constexpr double state_every_s = 60;
 
 std::atomic<bool> stop_flag = false;  // set by a signal handler, which can reach nothing else
 
@@ -28,7 +31,8 @@ search::Ceilings measure_ceilings(judge::JudgeProcess& process) {
   const auto answer = process.call("ceilings", Json::object(), judge_timeout);
   if (!answer)
     throw Error("the judge did not measure the machine's ceilings: " + process.last_end(), "`autokernel doctor` says what is here");
-  search::Ceilings ceilings{.bytes_per_second = answer->at("copy_bytes_per_s"), .flops_per_second = {}};
+  search::Ceilings ceilings{
+      .bytes_per_second = answer->at("copy_bytes_per_s"), .flops_per_second = {}, .launch_us = answer->at("launch_us")};
   for (const auto& [dtype, rate] : answer->at("flops_per_s").items()) ceilings.flops_per_second[parse_dtype(dtype)] = rate;
   return ceilings;
 }
@@ -112,6 +116,31 @@ const search::Settings& Session::settings() {
     settings_->ceilings = measure_ceilings(judge_process());
   }
   return *settings_;
+}
+
+void Session::keep_state(const std::filesystem::path& file) {
+  state_file_ = file;
+  state_saved_ns_ = clock_.now_ns();
+}
+
+void Session::save_state() {
+  if (state_file_.empty()) return;
+  std::vector<std::filesystem::path> modules;
+  for (const std::string& id : run_.task_ids()) {
+    if (is_null_device() || !run_.state(id).incumbent) continue;
+    const kernel::KernelFile file = kernel::KernelFile::read(run_.best_path(id));
+    const kernel::Task task = run_.task(id);
+    const compile::Result compiled =
+        compiler(file.backend()).compile(compile::source_of(file, task, file.defaults(), task.workload.front(), judge_process().facts()));
+    if (compiled.compiled) modules.push_back(compiled.module);
+  }
+  for (const std::string& left_out : store::write_state(run_.directory(), state_file_, modules))
+    progress_.note(fmt::format("{} are not in {}: it would be too large", left_out, state_file_.string()));
+  state_saved_ns_ = clock_.now_ns();
+}
+
+void Session::save_state_when_due() {
+  if (!state_file_.empty() && clock_.seconds_since(state_saved_ns_) >= state_every_s) save_state();
 }
 
 std::string Session::find_task(const std::string& name) const {

@@ -51,6 +51,11 @@ class Session {
   judge::JudgeProcess& judge_process();
   const compile::Compiler& compiler(kernel::Backend backend);
 
+  /// Write the run's state to `file` (not empty) when save_state() is called, and now and then where save_state_when_due() is.
+  void keep_state(const std::filesystem::path& file);
+  void save_state();
+  void save_state_when_due();
+
   /// The one task whose id is, or begins with, `name`.
   /// errors: none or several; lists what there is.
   std::string find_task(const std::string& name) const;
@@ -70,6 +75,8 @@ class Session {
   std::string judge_task_;
   std::optional<search::Settings> settings_;
   bool triton_proved_ = false;
+  std::filesystem::path state_file_;
+  int64_t state_saved_ns_ = 0;
 };
 
 }  // namespace ak::cli

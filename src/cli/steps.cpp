@@ -300,7 +300,10 @@ plan::Scheduler make_scheduler(Session& session, const plan::Budget& budget, con
 std::string search_kernels(Session& session, const plan::Budget& budget, const std::string& only) {
   plan::Scheduler scheduler = make_scheduler(session, budget, only);
   EngineSocket socket(session.run().directory());
-  const plan::Between serve = [&] { return socket.serve_pending([&](const Json& request) { return answer_client(session, request); }); };
+  const plan::Between serve = [&] {
+    session.save_state_when_due();
+    return socket.serve_pending([&](const Json& request) { return answer_client(session, request); });
+  };
   return plan::run_plan(
       session.run(), scheduler, [&](const std::string& task) -> judge::Judge& { return session.judge_of(task); }, session.settings(), serve,
       stop_requested(), session.clock(), session.progress());

@@ -140,6 +140,7 @@ Exit bench_suite(Options& options) {
   Suite suite(session, graph::suite_rows(read_file(file), file.filename().string(), session.families(), device, options.rows), options);
   suite.add_tasks();
   suite.work();
+  session.save_state();
   opened->progress.reset();
   Json json = report::suite_json(suite.lines());
   json["run_dir"] = session.run().directory().string();

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/kernel_use.h"
 #include "kernel/launch_plan.h"
 
 namespace ak::device {
@@ -28,6 +29,7 @@ struct Outcome {
   std::string text;
   int signal = 0;
   double us = 0;         // of a launch, on the judge's clock; the median where it was repeated
+  double second_us = 0;  // the same on a clock of another make, what it costs taken off; 0: there is none
   double waited_us = 0;  // of it, for how long threads of host and judge together were ready to run and had no CPU
 
   bool ok() const { return kind == Kind::done; }
@@ -68,6 +70,9 @@ class Host {
   virtual Outcome prepare(double timeout_seconds) = 0;
   /// The launches on `workers` threads, where the device has such.
   virtual Outcome launch(int workers, double timeout_seconds, const Moments& moments = {}) = 0;
+
+  /// What the launches of the installed plan take, each kernel and size of block once; nothing where the device does not say.
+  virtual std::vector<KernelUse> uses() const { return {}; }
 
   virtual int workers() const = 0;
   virtual bool alive() const = 0;

@@ -278,10 +278,9 @@ class Matcher {
     return true;
   }
 
-  /// A dim of the contract that no label of the spelling names is 1.
+  /// A dim of the contract that no label of the spelling names is 1, also one that only absent tensors have.
   void bind_the_rest(Bindings& dims) const {
     for (const FamilyTensor& tensor : family_.tensors) {
-      if (family_.is_absent(tensor, pattern_.options)) continue;
       for (const Expression& extent : tensor.shape) {
         for (const std::string& name : extent.names()) {
           if (!family_.options.contains(name)) dims.emplace(name, 1);

@@ -240,6 +240,7 @@ std::optional<Finding> Bench::launch(int workers, Look look, int repeats) {
   const device::Outcome outcome = host_.launch(
       workers, timeout_seconds_, {.at_start = change_late, .at_end = at_end, .awake = look == Look::all_at_once, .repeats = repeats});
   last_us_ = outcome.us;
+  last_second_us_ = outcome.second_us;
   last_waited_us_ = outcome.waited_us;
   if (outcome.ok()) return std::nullopt;
   Finding finding = finding_of(outcome);

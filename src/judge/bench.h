@@ -36,6 +36,8 @@ class Bench {
   /// errors: none; a host that does not finish is a finding.
   std::optional<Finding> launch(int workers, Look look = Look::few, int repeats = 1);
   double last_us() const { return last_us_; }
+  /// On a clock of another make; 0 where there is none.
+  double last_second_us() const { return last_second_us_; }
   /// How long the launch's threads waited for a CPU: other work on the machine disturbed it.
   double last_waited_us() const { return last_waited_us_; }
 
@@ -50,6 +52,8 @@ class Bench {
   /// The same of all elements, unless few were looked at, after a moment in which an honest host does nothing.
   std::optional<Finding> check_finished_later() const;
 
+  /// Of the device's multiprocessors, where it has such.
+  std::vector<device::KernelUse> uses() const { return host_.uses(); }
   /// Memory that the candidate was given, inputs included.
   int64_t total_bytes() const { return total_bytes_; }
   int workers() const { return host_.workers(); }
@@ -102,7 +106,7 @@ class Bench {
   int64_t total_bytes_ = 0;
   std::string hash_at_end_;  // where all elements were looked at
   uint64_t sample_seed_ = 0;
-  double last_us_ = 0, last_waited_us_ = 0, timeout_seconds_ = 10;
+  double last_us_ = 0, last_second_us_ = 0, last_waited_us_ = 0, timeout_seconds_ = 10;
 };
 
 }  // namespace ak::judge

@@ -1,6 +1,8 @@
 // The judge's own kernels, timed as a candidate is.
 #include "judge/cuda_machine.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -22,8 +24,15 @@ constexpr double longest_seconds = 10;
 
 }  // namespace
 
-CudaMachine::CudaMachine(int index, const std::filesystem::path& builtin)
-    : context_(index, builtin), facts_(cuda::facts(context_.device())) {}
+CudaMachine::CudaMachine(int index, const std::filesystem::path& builtin, pid_t family)
+    : context_(index, builtin),
+      facts_(cuda::facts(context_.device())),
+      nvml_(cuda::Nvml::open(cuda::bus_id(context_.device()))),
+      family_(family) {}
+
+std::vector<device::Stranger> CudaMachine::strangers() {
+  return nvml_ ? cuda::strangers(nvml_->processes(), ::getpid(), family_) : std::vector<device::Stranger>();
+}
 
 Json CudaMachine::sandbox() { return Json::array({"device code"}); }
 

@@ -2,15 +2,17 @@
 #pragma once
 
 #include "device/cuda/context.h"
+#include "device/cuda/nvml.h"
 #include "judge/machine.h"
 
 namespace ak::judge {
 
 class CudaMachine final : public Machine {
  public:
-  /// `index`: of the driver's list. `builtin`: the compiled kernels/include/judge/builtin.cu.
+  /// `index`: of the driver's list. `builtin`: the compiled kernels/include/judge/builtin.cu. `family`: the process whose children may use
+  /// the device beside us.
   /// errors: no driver, no such device.
-  CudaMachine(int index, const std::filesystem::path& builtin);
+  CudaMachine(int index, const std::filesystem::path& builtin, pid_t family);
 
   Bindings facts() const override { return facts_; }
   Json sandbox() override;
@@ -20,6 +22,7 @@ class CudaMachine final : public Machine {
   std::map<std::string, double> floors_us(int64_t read_bytes, int64_t write_bytes) override;
   Json ceilings() override;
   bool has_spare_cpu(int) const override { return true; }
+  std::vector<device::Stranger> strangers() override;
   bool lost() const override { return context_.lost(); }
 
  private:
@@ -30,6 +33,8 @@ class CudaMachine final : public Machine {
 
   device::cuda::Context context_;
   Bindings facts_;
+  std::optional<device::cuda::Nvml> nvml_;
+  pid_t family_;
 };
 
 }  // namespace ak::judge

@@ -2,6 +2,7 @@
 #include "judge/judge_process.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -26,7 +27,9 @@ void JudgeProcess::start() {
   options.descriptors = {{1, nothing.get()}, {3, requests.read_end.get()}, {4, replies.write_end.get()}};
   process_ = Process::start(options);
   channel_.emplace(std::move(replies.read_end), std::move(requests.write_end));
-  const auto opened = exchange("open", opening_, open_timeout);
+  Json opening = opening_;
+  opening["family"] = ::getpid();
+  const auto opened = exchange("open", opening, open_timeout);
   if (!opened) throw Error("the judge " + executable_.string() + " does not start: " + last_end_, "run `autokernel doctor`");
   opened_ = *opened;
 }
@@ -48,7 +51,8 @@ std::optional<Json> JudgeProcess::exchange(const std::string& verb, const Json& 
     return std::nullopt;
   }
   if (reply.value("ends", false)) end("a candidate broke the device's context");
-  if (reply.contains("error")) throw Error("the judge: " + reply["error"].value("message", std::string("unknown error")));
+  if (reply.contains("error"))
+    throw Error("the judge: " + reply["error"].value("message", std::string("unknown error")), reply["error"].value("what_to_do", ""));
   return reply.at("result");
 }
 

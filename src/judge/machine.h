@@ -6,10 +6,12 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/expression.h"
 #include "core/json.h"
 #include "device/host.h"
+#include "device/stranger.h"
 
 namespace ak::judge {
 
@@ -40,6 +42,8 @@ class Machine {
 
   /// Whether someone can watch a launch on so many workers without taking a CPU from it.
   virtual bool has_spare_cpu(int workers) const = 0;
+  /// Processes of others that use it now, where that is known and matters.
+  virtual std::vector<device::Stranger> strangers() { return {}; }
   /// Whether a candidate broke it for good: only another process has it back.
   virtual bool lost() const = 0;
 };

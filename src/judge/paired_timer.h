@@ -31,6 +31,7 @@ struct Timing {
   bool faster = false;                                   // the interval clears the gain and the noise
   std::vector<double> samples_us, incumbent_samples_us;  // those that nothing disturbed, if there are enough of them
   int disturbed = 0;                                     // others, left out
+  double second_clock_us = 0;                            // median of the candidate on another clock; 0: there is none
   double speedup = 1, noise = 0;
   Interval interval{0, 0};  // of the speed-up, 95 %
   std::vector<TimedLaunch> launches;
@@ -39,7 +40,8 @@ struct Timing {
 /// A cold launch on the judge's clock.
 struct Sample {
   double us = 0;
-  bool clean = true;  // no other work on the machine kept its threads waiting
+  bool clean = true;     // no other work on the machine kept its threads waiting
+  double second_us = 0;  // on a clock of another make; 0: there is none
 };
 
 /// Whether a launch whose threads waited so long for a CPU says something about the kernel.
@@ -50,13 +52,17 @@ bool is_clean(double us, double waited_us);
 bool conclude(const std::vector<Sample>& candidate, const std::vector<Sample>& incumbent, const TimingRules& rules, bool last,
               Timing& timing);
 
+/// The verdict on a candidate whose time two clocks tell differently, by more than their difference varies from sample to sample: neither
+/// of them is believed.
+std::optional<Finding> disagreement(const std::vector<Sample>& samples);
+
 class PairedTimer {
  public:
   PairedTimer(Machine& machine, std::mt19937_64& secrets) : machine_(machine), secrets_(secrets) {}
 
   /// A B B A until the interval decides. Both benches are placed and warm.
   Timing compare(Bench& candidate, Bench& incumbent, const TimingRules& rules);
-  /// The candidate alone, until its median is known within 2 %.
+  /// The candidate alone, at other addresses every few samples, until its median is known within 1 %.
   Timing measure(Bench& candidate, const TimingRules& rules);
   /// Launches that look like those that were timed, whose end is seen at the very moment: whether the outputs are complete then.
   std::optional<Finding> watch(Bench& bench, int launches);

@@ -11,6 +11,7 @@
 #include "judge/comparison.h"
 #include "judge/cpu_machine.h"
 #include "judge/cuda_machine.h"
+#include "judge/strangers.h"
 
 namespace ak::judge {
 
@@ -37,8 +38,20 @@ CaseData load_case(const Json& arguments) {
                         arguments.at("expected").get<std::string>());
 }
 
-Json evidence_of(const Timing& timing) {
+Json to_json(const device::KernelUse& use) {
+  return {{"kernel", use.kernel},
+          {"registers", use.registers},
+          {"local_bytes", use.local_bytes},
+          {"static_shared_bytes", use.static_shared_bytes},
+          {"dynamic_shared_bytes", use.dynamic_shared_bytes},
+          {"blocks_per_sm", use.blocks_per_sm},
+          {"occupancy", use.occupancy}};
+}
+
+Json evidence_of(const Timing& timing, const Bench& bench) {
   Json evidence = {{"samples_us", timing.samples_us}, {"disturbed", timing.disturbed}};
+  for (const device::KernelUse& use : bench.uses()) evidence["kernels"].push_back(to_json(use));
+  if (timing.second_clock_us != 0) evidence["second_clock_us"] = timing.second_clock_us;
   if (timing.incumbent_samples_us.empty()) return evidence;
   evidence["incumbent_samples_us"] = timing.incumbent_samples_us;
   evidence["speedup"] = timing.speedup;
@@ -70,7 +83,7 @@ void Server::serve(Channel& channel) {
     try {
       reply["result"] = answer(request.at("verb"), request.value("arguments", Json::object()));
     } catch (const Error& error) {
-      reply["error"] = {{"kind", "environment"}, {"message", error.what()}};
+      reply["error"] = {{"kind", "environment"}, {"message", error.what()}, {"what_to_do", error.what_to_do()}};
     } catch (const Json::exception& error) {
       reply["error"] = {{"kind", "bug"}, {"message", error.what()}};
     }
@@ -108,7 +121,8 @@ Json Server::open(const Json& arguments) {
     host.memory_bytes = limits.value("memory_bytes", host.memory_bytes);
     machine_ = std::make_unique<CpuMachine>(executable_, threads > 0 ? threads : cpu::available_cpus(), host, longest_run_seconds_);
   } else if (device == "cuda") {
-    machine_ = std::make_unique<CudaMachine>(arguments.value("index", 0), arguments.at("builtin").get<std::string>());
+    machine_ = std::make_unique<CudaMachine>(arguments.value("index", 0), arguments.at("builtin").get<std::string>(),
+                                             arguments.value("family", ::getppid()));
   } else {
     throw Error("this judge has no device '" + device + "'");
   }
@@ -234,10 +248,14 @@ Json Server::time_alone(const Subject& subject, const CaseData& data, Bench& ben
   if (!finding) finding = PairedTimer(*machine_, secrets_).watch(bench, watched_launches);
   if (!finding) finding = replay(subject, data, timing);
   if (finding) return verdict_json(*finding);
-  return {{"verdict", "kept"}, {"evidence", evidence_of(timing)}, {"median_us", median(timing.samples_us)}};
+  return {{"verdict", "kept"}, {"evidence", evidence_of(timing, bench)}, {"median_us", median(timing.samples_us)}};
 }
 
 Json Server::time(const Json& arguments) {
+  return measure_alone([&] { return machine_->strangers(); }, [&] { return time_once(arguments); });
+}
+
+Json Server::time_once(const Json& arguments) {
   const Subject subject = Subject::from_json(arguments.at("candidate"));
   const CaseData data = load_case(arguments);
   const TimingRules rules{arguments.value("minimum_gain", 0.01), arguments.value("maximum_seconds", 1.0)};
@@ -267,7 +285,7 @@ Json Server::time(const Json& arguments) {
     return verdict_json({Verdict::failed_environment, {{"message", "the incumbent fails"}, {"incumbent", verdict_json(*excuse)}}, {}});
   if (timing.failure) return verdict_json(*timing.failure);
   const double middle = median(timing.samples_us);
-  const Json evidence = evidence_of(timing);
+  const Json evidence = evidence_of(timing, bench);
   if (!timing.faster) return {{"verdict", "slower"}, {"evidence", evidence}, {"median_us", middle}};
   if (auto finding = below_floor(bench, data, timing)) return verdict_json(*finding);
   if (auto finding = PairedTimer(*machine_, secrets_).watch(bench, watched_launches)) return verdict_json(*finding);

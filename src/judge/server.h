@@ -37,7 +37,9 @@ class Server {
   Json open(const Json& arguments);
   Json floor(const Json& arguments);
   Json check(const Json& arguments);
+  /// Measured again while others use the device.
   Json time(const Json& arguments);
+  Json time_once(const Json& arguments);
   Json release(const Json& arguments);
   Json null_candidates(const Json& arguments);
 

@@ -9,8 +9,8 @@ namespace ak::judge {
 namespace {
 
 constexpr std::string_view names[] = {
-    "kept",         "slower",  "wrong",     "nondeterministic", "out_of_bounds", "changed_input",     "stale_output", "does_not_compile",
-    "does_not_fit", "crashed", "timed_out", "out_of_memory",    "cheating",      "failed_environment"};
+    "kept",         "slower",  "wrong",     "nondeterministic", "out_of_bounds", "changed_input",   "stale_output",      "does_not_compile",
+    "does_not_fit", "crashed", "timed_out", "out_of_memory",    "cheating",      "clock_disagrees", "failed_environment"};
 
 }  // namespace
 

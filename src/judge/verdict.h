@@ -24,6 +24,7 @@ enum class Verdict {
   timed_out,
   out_of_memory,
   cheating,
+  clock_disagrees,
   failed_environment,
 };
 

@@ -62,14 +62,16 @@ std::string kernel_row(const TaskView& view, size_t index) {
   const store::TaskState& state = view.state;
   const bool better = state.beats_baseline();
   const auto& baseline = state.baseline;
+  const std::string bound = view.bound();
   return fmt::format(
       "<tr><td><span class=\"dot {}\"></span><code>{}</code><br/><span class=\"muted\">{}</span></td><td class=\"n\">{:.1f} %</td><td "
       "class=\"n\">{}</td><td class=\"n\">{}<br/><span class=\"muted\">{}</span></td>"
-      "<td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n{}\">{}</td><td>{}</td></tr>\n",
+      "<td class=\"n\">{}<br/><span class=\"muted\">{}</span></td><td class=\"n\">{}</td><td class=\"n{}\">{}</td><td>{}</td></tr>\n",
       colour_class(index), escape(state.id), escape(view.shapes()), state.share_percent, time_text(baseline ? baseline->eager_us : 0),
       time_text(baseline ? baseline->best_us : 0), escape(baseline ? baseline->best_kind : ""),
-      time_text(state.incumbent ? state.incumbent->median_us : 0), time_text(baseline ? baseline->floor_us : 0), better ? " good" : "",
-      factor_text(view.speedup()), better ? "kept" : "the baseline is kept");
+      time_text(state.incumbent ? state.incumbent->median_us : 0), bound.empty() ? "" : "bound by " + bound,
+      time_text(baseline ? baseline->floor_us : 0), better ? " good" : "", factor_text(view.speedup()),
+      better ? "kept" : "the baseline is kept");
 }
 
 std::string kernel_table(const RunView& run) {
@@ -173,6 +175,7 @@ std::string experiments(const RunView& run) {
     text += fmt::format("<details><summary><span class=\"dot {}\"></span><code>{}</code> {}</summary>\n", colour_class(i),
                         escape(view.state.id), escape(counts.empty() ? "none tried" : counts));
     if (!point.empty()) text += fmt::format("<p>Best point:<code>{}</code></p>\n", escape(point));
+    for (const std::string& kernel : view.kernels()) text += fmt::format("<p>{}</p>\n", escape(kernel));
     if (view.state.moved_on) text += fmt::format("<p class=\"muted\">Left: {}</p>\n", escape(*view.state.moved_on));
     text += fmt::format(
         "<div class=\"scroll\"><table><thead><tr><th class=\"n\">#</th><th>verdict</th><th class=\"n\">median</th><th "

@@ -174,6 +174,8 @@ class Live final : public Progress {
     tell([&] { view_.proposed(proposal.note, progress); });
   }
   void judged(const store::TaskState& task, const search::Step& step, const plan::Progress& progress) override {
+    if (const std::string text = strangers_text(step.judgement.evidence); !text.empty() && !std::exchange(told_of_strangers_, true))
+      note(text);
     tell([&] { view_.judged(task, step, progress); });
   }
   void moved_on(const store::TaskState& task, const plan::MoveOn& why) override {
@@ -230,7 +232,7 @@ class Live final : public Progress {
   std::string notes_;
   int64_t event_ns_;
   size_t drawn_ = 0;
-  bool fresh_ = true;
+  bool fresh_ = true, told_of_strangers_ = false;
   std::jthread drawer_;
 };
 

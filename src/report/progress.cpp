@@ -46,6 +46,8 @@ class Plain final : public Progress {
 
   void judged(const store::TaskState& task, const search::Step& step, const plan::Progress& progress) override {
     const std::string verdict(judge::name_of(step.judgement.verdict));
+    if (const std::string text = strangers_text(step.judgement.evidence); !text.empty() && !std::exchange(told_of_strangers_, true))
+      note(text);
     if (!step.trial)
       return line(
           fmt::format("the environment failed on {} twice: {}", task.id, step.judgement.evidence.value("message", "no reason given")));
@@ -65,6 +67,7 @@ class Plain final : public Progress {
     std::fflush(out_);
   }
   std::FILE* out_;
+  bool told_of_strangers_ = false;
 };
 
 class JsonLines final : public Progress {

@@ -124,8 +124,7 @@ std::string backends_text(const RunView& run) {
   std::string text;
   for (const auto& [region, views] : regions) {
     if (views.size() < 2) continue;
-    const auto [fast, slow] =
-        std::ranges::minmax(views, {}, [](const TaskView* view) { return view->state.incumbent->median_us; });
+    const auto [fast, slow] = std::ranges::minmax(views, {}, [](const TaskView* view) { return view->state.incumbent->median_us; });
     text += fmt::format("{}: {} is {:.3f}x as fast as {}\n", region, kernel::name_of(fast->state.backend),
                         slow->state.incumbent->median_us / fast->state.incumbent->median_us, kernel::name_of(slow->state.backend));
   }

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 namespace ak::report {
 namespace {
 
@@ -110,6 +112,13 @@ std::string Paint::wrap(std::string_view code, std::string_view text) const {
 std::string Paint::verdict(std::string_view verdict, std::string_view text) const {
   if (verdict == "kept") return good(text);
   return verdict == "slower" || verdict == "failed_environment" ? dim(text) : bad(text);
+}
+
+std::string strangers_text(const Json& evidence) {
+  std::string names;
+  for (const Json& process : evidence.value("other_processes", Json::array()))
+    names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", process.value("name", "?"), process.value("pid", 0));
+  return names.empty() ? names : "others use the GPU, so times were measured again, and are less sure: " + names;
 }
 
 std::string_view mark_of(std::string_view verdict) {

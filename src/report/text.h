@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/json.h"
+
 namespace ak::report {
 
 /// For HTML and SVG, in text and in attributes. Characters that XML forbids become U+FFFD.
@@ -45,5 +47,8 @@ class Paint {
 
 /// "✓", "·" or "✗".
 std::string_view mark_of(std::string_view verdict);
+
+/// What to say of a trial that others on the device may have disturbed; empty where nobody was there.
+std::string strangers_text(const Json& evidence);
 
 }  // namespace ak::report

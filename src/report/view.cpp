@@ -29,6 +29,23 @@ double TaskView::speedup() const {
   return state.baseline->best_us / state.incumbent->median_us;
 }
 
+std::string TaskView::bound() const {
+  return state.incumbent ? Json::parse(state.incumbent->evidence).value("bound", std::string()) : std::string();
+}
+
+std::vector<std::string> TaskView::kernels() const {
+  std::vector<std::string> lines;
+  if (!state.incumbent) return lines;
+  for (const Json& use : Json::parse(state.incumbent->evidence).value("kernels", Json::array()))
+    lines.push_back(fmt::format(
+        "{}: {} registers, {} bytes of local memory a thread, {} bytes of shared memory a block, {} blocks on a multiprocessor, "
+        "occupancy {:.0f} %",
+        use.value("kernel", ""), use.value("registers", 0), use.value("local_bytes", 0),
+        use.value("static_shared_bytes", int64_t{0}) + use.value("dynamic_shared_bytes", int64_t{0}), use.value("blocks_per_sm", 0),
+        100 * use.value("occupancy", 0.0)));
+  return lines;
+}
+
 std::map<std::string, int64_t> TaskView::verdicts() const {
   std::map<std::string, int64_t> counts;
   for (const store::Trial& trial : state.trials) ++counts[trial.verdict];

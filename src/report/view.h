@@ -22,6 +22,10 @@ struct TaskView {
   /// Of the best candidate against the best baseline; below 1 where the baseline is kept, 0 where no candidate was right.
   double speedup() const;
   std::map<std::string, int64_t> verdicts() const;
+  /// What holds the incumbent back: "memory", "compute", "latency"; empty where it is not known.
+  std::string bound() const;
+  /// A line a kernel of the incumbent, where the device says what they take: "rows: 40 registers, 0 bytes spilled, …".
+  std::vector<std::string> kernels() const;
   /// "M=256 N=768 ×25", one a workload binding, joined by "; "; the rest is counted after `most`.
   std::string shapes(size_t most = 3) const;
 };

@@ -2,6 +2,7 @@
 #include "runtime/cuda_module.h"
 
 #include "core/error.h"
+#include "device/cuda/cubin.h"
 #include "device/cuda/facts.h"
 #include "device/cuda/launch.h"
 
@@ -45,11 +46,7 @@ DeviceMemory::~DeviceMemory() {
 
 CudaModule::CudaModule(const std::vector<std::string>& images, const PrimaryContext& context)
     : context_(context), driver_(context.driver()), shared_per_block_(facts(context.device(), driver_).at("shared_per_block")) {
-  for (const std::string& image : images) {
-    CUmodule module = nullptr;
-    check(driver_.cuModuleLoadData(&module, image.data()), "load a kernel", driver_);
-    modules_.push_back(module);
-  }
+  for (const std::string& image : images) modules_.push_back(device::cuda::load_module(image, driver_));
 }
 
 CudaModule::~CudaModule() {

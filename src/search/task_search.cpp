@@ -23,6 +23,7 @@ double mean_over_calls(const kernel::Task& task, const Expression& expression) {
 }
 
 constexpr size_t candidates_ahead = 12;
+constexpr double bound_share = 0.6;  // of a ceiling: below, it is not what holds a kernel back
 constexpr size_t starts_from_elsewhere = 3;
 constexpr double other_dtype_distance = 1;  // as far as twice the size
 
@@ -40,6 +41,15 @@ double distance(const kernel::Task& left, const kernel::Task& right) {
 
 double ratio(double numerator, double denominator) { return denominator > 0 ? numerator / denominator : 0; }
 
+double arithmetic_us(const kernel::Task& task, const Ceilings& ceilings) {
+  const auto peak = ceilings.flops_per_second.find(task.dtype);
+  return peak == ceilings.flops_per_second.end() ? 0 : 1e6 * ratio(mean_over_calls(task, task.flops), peak->second);
+}
+
+double memory_us(const kernel::Task& task, const Ceilings& ceilings) {
+  return 1e6 * ratio(mean_over_calls(task, task.bytes), ceilings.bytes_per_second);
+}
+
 }  // namespace
 
 Rate rate_of(const kernel::Task& task, const Ceilings& ceilings, double us) {
@@ -48,10 +58,15 @@ Rate rate_of(const kernel::Task& task, const Ceilings& ceilings, double us) {
 }
 
 double roofline_us(const kernel::Task& task, const Ceilings& ceilings) {
-  const auto peak = ceilings.flops_per_second.find(task.dtype);
-  const double arithmetic_s = peak == ceilings.flops_per_second.end() ? 0 : ratio(mean_over_calls(task, task.flops), peak->second);
-  const double memory_s = ratio(mean_over_calls(task, task.bytes), ceilings.bytes_per_second);
-  return 1e6 * std::max(arithmetic_s, memory_s);
+  return std::max(arithmetic_us(task, ceilings), memory_us(task, ceilings));
+}
+
+std::string bound_of(const kernel::Task& task, const Ceilings& ceilings, size_t launches, double us) {
+  const double roofline = roofline_us(task, ceilings);
+  if (roofline <= 0 || us <= 0) return {};
+  const bool idle = roofline < bound_share * us || roofline < ceilings.launch_us * static_cast<double>(launches);
+  if (idle) return "latency";
+  return arithmetic_us(task, ceilings) > memory_us(task, ceilings) ? "compute" : "memory";
 }
 
 const Step& BenchResult::result() const {
@@ -143,7 +158,11 @@ store::Trial TaskSearch::make_trial(const Proposal& proposal, const judge::Judge
   trial.point = proposal.point;
   trial.verdict = judge::name_of(judgement.verdict);
   trial.rule = judgement.rule;
-  trial.evidence = judgement.evidence.dump(-1, ' ', false, Json::error_handler_t::replace);  // a log may be cut inside a character
+  Json evidence = judgement.evidence;
+  const size_t launches = evidence.contains("kernels") ? evidence["kernels"].size() : 1;
+  if (const std::string bound = bound_of(task_, settings_.ceilings, launches, judgement.median_us); !bound.empty())
+    evidence["bound"] = bound;
+  trial.evidence = evidence.dump(-1, ' ', false, Json::error_handler_t::replace);  // a log may be cut inside a character
   trial.kernel_hash = kernel_hash(candidate.file, candidate.point);
   trial.median_us = judgement.median_us;
   trial.compile_seconds = judgement.compile_seconds;

@@ -19,6 +19,7 @@ namespace ak::search {
 struct Ceilings {
   double bytes_per_second = 0;
   std::map<Dtype, double> flops_per_second;
+  double launch_us = 0;  // of a kernel that does nothing
 };
 
 /// A candidate's rate against the ceilings.
@@ -33,6 +34,11 @@ Rate rate_of(const kernel::Task& task, const Ceilings& ceilings, double us);
 /// The least time of one call by the ceilings; 0 where they are unknown.
 /// units: microseconds.
 double roofline_us(const kernel::Task& task, const Ceilings& ceilings);
+
+/// What a call that takes `us` spends its time on: "memory" or "compute", whichever the roofline is of; "latency" where it reaches neither,
+/// or where empty launches alone take as long. Empty where the ceilings are unknown.
+/// source: below 60 % of both Nsight Compute, too, names latency as the cause.
+std::string bound_of(const kernel::Task& task, const Ceilings& ceilings, size_t launches, double us);
 
 struct Settings {
   std::string strategy = "playbook";

@@ -24,3 +24,13 @@ def test_a_row_has_every_baseline_the_floor_and_an_interval(program):
     assert float(cells["ci_low"]) <= float(cells["best/ours"]) <= float(cells["ci_high"])
     assert float(cells["ours/floor"]) == pytest.approx(float(cells["ours"]) / float(cells["floor"]), rel=0.01)
     assert mean[1] == cells["best/ours"]
+
+
+def test_the_state_file_goes_on_in_another_directory(program):
+    arguments = ("bench", "--suite", "nine", "--device", "null", "--families", "softmax", "--trials", "2", "--state", "state")
+    program.ok(*arguments, "--run-dir", "one")
+    assert (program.directory / "state").stat().st_size < 16 << 20
+    second = program.last_json(*arguments, "--run-dir", "two")
+    assert all(row["trials"] == 4 for row in second["rows"])
+    back = program.last_json(*arguments, "--run-dir", "one")
+    assert all(row["trials"] == 6 for row in back["rows"])

@@ -1,6 +1,9 @@
 // A CUDA driver without a GPU: it writes down what it is asked for, in order. One device, of compute capability 9.0.
 #pragma once
 
+#include <elf.h>
+
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <string>
@@ -10,9 +13,24 @@
 
 namespace ak::fakes {
 
+/// The least that is a whole cubin, for "sm_90".
+inline std::string cubin() {
+  Elf64_Ehdr header{};
+  std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+  header.e_ident[EI_CLASS] = ELFCLASS64;
+  header.e_ident[EI_ABIVERSION] = 7;
+  header.e_machine = EM_CUDA;
+  header.e_flags = 0x5a005a;
+  header.e_phoff = header.e_shoff = sizeof header;
+  header.e_phentsize = sizeof(Elf64_Phdr);
+  header.e_phnum = 1;
+  std::string image(reinterpret_cast<const char*>(&header), sizeof header);
+  return image + std::string(sizeof(Elf64_Phdr), '\0');
+}
+
 struct FakeKernel {
   std::vector<size_t> parameters;  // sizes in bytes
-  int static_shared_bytes = 0, max_threads = 1024, dynamic_shared_bytes = 48 << 10;
+  int static_shared_bytes = 0, max_threads = 1024, dynamic_shared_bytes = 48 << 10, registers = 32, local_bytes = 0;
 };
 
 struct RecordedLaunch {
@@ -103,6 +121,8 @@ inline const device::cuda::Driver& recording_driver() {
     const FakeKernel& kernel = reinterpret_cast<Named*>(function)->second;
     *value = which == CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES               ? kernel.static_shared_bytes
              : which == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ? kernel.dynamic_shared_bytes
+             : which == CU_FUNC_ATTRIBUTE_NUM_REGS                      ? kernel.registers
+             : which == CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES              ? kernel.local_bytes
                                                                         : kernel.max_threads;
     return ok;
   };
@@ -110,6 +130,12 @@ inline const device::cuda::Driver& recording_driver() {
     auto& [name, kernel] = *reinterpret_cast<Named*>(function);
     if (which == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) kernel.dynamic_shared_bytes = value;
     recording().log.push_back("set " + name + " " + std::to_string(which) + " " + std::to_string(value));
+    return ok;
+  };
+  fake.cuOccupancyMaxActiveBlocksPerMultiprocessor = [](int* blocks, CUfunction function, int threads, size_t dynamic_shared_bytes) {
+    const FakeKernel& kernel = reinterpret_cast<Named*>(function)->second;
+    const int shared = kernel.static_shared_bytes + static_cast<int>(dynamic_shared_bytes);
+    *blocks = std::min({2048 / threads, 65536 / (kernel.registers * threads), (228 << 10) / std::max(shared, 1)});
     return ok;
   };
   fake.cuMemAlloc = [](CUdeviceptr* address, size_t bytes) {

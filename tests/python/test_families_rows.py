@@ -67,10 +67,16 @@ def scalars_of(family, spelling):
     return {name: known[name] for name in spelling.get("scalars", [])}
 
 
+def as_tuple(outputs):
+    return outputs if isinstance(outputs, tuple) else (outputs,)
+
+
 def sample(tensor, dims, dtype, generator):
     shape = [dims.get(name, 1) for name in tensor["shape"]]
     if tensor["role"] == "index":
         return torch.randint(dims[tensor["range"]], shape, generator=generator)
+    if tensor["role"] == "weight":  # positive: a mean over weights divides by their sum
+        return (torch.rand(shape, generator=generator, dtype=torch.float64) + 0.5).to(dtype)
     return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
 
 
@@ -88,11 +94,12 @@ def test_a_spelling_computes_what_its_reference_does(family, index, dtype):
     wide = {name: tensor.double() if tensor.is_floating_point() else tensor for name, tensor in inputs.items()}
     expected = reference(family, **wide, **scalars, **spelling.get("options", {}))
 
-    (output,) = [t for t in contract["tensor"] if t["role"] == "output" and t["name"] in labels]
-    expected = as_spelled(expected, output["shape"], labels[output["name"]])
-    assert got.dtype == dtype and got.shape == expected.shape
+    outputs = [t for t in contract["tensor"] if t["role"] == "output" and t["name"] in labels]
     tolerance = 3e-6 if dtype == torch.float32 else 5e-2
-    torch.testing.assert_close(got.double(), expected, rtol=tolerance, atol=tolerance)
+    for output, got, expected in zip(outputs, as_tuple(got), as_tuple(expected), strict=True):
+        expected = as_spelled(expected, output["shape"], labels[output["name"]])
+        assert got.dtype == (torch.int64 if output.get("dtype") == "int64" else dtype) and got.shape == expected.shape
+        torch.testing.assert_close(got.double(), expected.double(), rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("family,index", SPELLINGS, ids=spelling_id)
@@ -227,6 +234,42 @@ def test_reduce_keeps_a_nan_in_maximum_and_minimum():
     assert reference("reduce", x=x, OP=2).isnan().all() and reference("reduce", x=x, OP=3).isnan().all()
     x = torch.tensor([-4.0, 6, 8]).view(1, 3, 1)
     assert reference("reduce", x=x, OP=2) == 8 and reference("reduce", x=x, OP=3) == -4
+
+
+def test_reduce_gives_the_first_place_of_an_extreme_and_of_a_nan():
+    x = torch.tensor([math.nan, math.inf]).view(1, 2, 1)
+    assert reference("reduce", x=x, OP=4) == 0 and reference("reduce", x=x.flip(1), OP=5) == 1
+    x = torch.tensor([3.0, 7, 7, -1, -1]).view(1, 5, 1)
+    assert reference("reduce", x=x, OP=4) == 1 and reference("reduce", x=x, OP=5) == 3
+    assert reference("reduce", x=x, OP=4).dtype == torch.int64
+    assert reference("reduce", x=torch.zeros(2, 0, 3), OP=4).tolist() == [[-1] * 3] * 2
+
+
+def test_reduce_multiplies_and_takes_the_euclidean_norm():
+    x = torch.tensor([3.0, -4, 0.5]).view(1, 3, 1)
+    assert reference("reduce", x=x, OP=6) == -6
+    assert_values(reference("reduce", x=x[:, :2], OP=7), [[5.0]])
+    empty = torch.zeros(2, 0, 3)
+    assert_values(reference("reduce", x=empty, OP=6), [[1.0] * 3] * 2)
+    assert_values(reference("reduce", x=empty, OP=7), [[0.0] * 3] * 2)
+
+
+def test_cross_entropy_weighs_the_classes_of_the_targets():
+    logits, targets = torch.zeros(2, 2, dtype=torch.float64), torch.tensor([0, 1])
+    logits[0, 1] = 1  # losses ln(1 + e) and ln 2
+    weighted = {"logits": logits, "targets": targets, "weight": torch.tensor([3.0, 1.0], dtype=torch.float64), "WEIGHTED": 1}
+    losses = [3 * math.log(1 + math.e), math.log(2)]
+    assert_values(reference("cross_entropy", **weighted), sum(losses) / 4)
+    assert_values(reference("cross_entropy", **weighted, REDUCED=0, MEAN=0, PER_ROW=1), losses)
+
+
+def test_rotary_embedding_turns_queries_and_keys_alike():
+    generator = torch.Generator().manual_seed(5)
+    q, k = torch.randn(2, 4, 3, 8, generator=generator), torch.randn(2, 2, 3, 8, generator=generator)
+    cos, sin = torch.randn(2, 3, 8, generator=generator)
+    turned = reference("rotary_embedding", x=q, k=k, cos=cos, sin=sin, PAIR=1)
+    for each, alone in zip(turned, (q, k), strict=True):
+        torch.testing.assert_close(each, reference("rotary_embedding", x=alone, cos=cos, sin=sin))
 
 
 def test_references_are_pytorch_s_own_functions():

@@ -61,6 +61,28 @@ __device__ __forceinline__ void add_exponentials(SumExp& so_far, const float (&v
   so_far = {top, sum};
 }
 
+/// Add the exponentials of the elements of K vectors, read once.
+template <class E, int K>
+__device__ __forceinline__ void add_exponentials(SumExp& so_far, const uint4 (&v)[K]) {
+  constexpr int L = lanes<E>;
+  uint4 largest = v[0];
+#pragma unroll
+  for (int k = 1; k < K; ++k) largest = larger<E>(largest, v[k]);
+  float values[L], top = so_far.maximum;
+  unpack<E>(largest, values);
+#pragma unroll
+  for (int e = 0; e < L; ++e) top = fmaxf(top, values[e]);
+  const float pivot = top == -infinity() ? 0.0f : top;
+  float sums[4] = {so_far.sum * exponential<E>(so_far.maximum - pivot), 0.0f, 0.0f, 0.0f};
+#pragma unroll
+  for (int k = 0; k < K; ++k) {
+    unpack<E>(v[k], values);
+#pragma unroll
+    for (int e = 0; e < L; ++e) sums[e % 4] += exponential<E>(values[e] - pivot);
+  }
+  so_far = {top, (sums[0] + sums[1]) + (sums[2] + sums[3])};
+}
+
 /// The value of the lane whose number differs in the bits of `step`; of 4, 8, … bytes.
 template <class V>
 __device__ __forceinline__ V shuffle_xor(const V& value, int step) {

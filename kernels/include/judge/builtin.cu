@@ -5,6 +5,13 @@ typedef unsigned long long u64;
 
 extern "C" __global__ void builtin_empty() {}
 
+/// The device's own clock, in ns: it is no event's, and no candidate can set it.
+extern "C" __global__ void builtin_stamp(u64* at) {
+  u64 now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  *at = now;
+}
+
 constexpr int vectors_a_thread = 4;
 
 /// Copy `write` vectors of 16 bytes and read the others of `read`; where `write` is the larger, the rest is filled.

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "device/cuda/cubin.h"
 
 namespace ak::device::cuda {
 namespace {
@@ -17,6 +18,12 @@ constexpr int flush_factor = 4;  // times the L2: its replacement is not strictl
 constexpr size_t most_spare_arenas = 4;
 constexpr int64_t arena_step = int64_t{2} << 20;
 constexpr std::chrono::milliseconds awake(5);  // a longer launch is waited for asleep
+constexpr double calibration_seconds = 10;
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return 0.5 * (values[values.size() / 2] + values[(values.size() - 1) / 2]);
+}
 
 int attribute(CUdevice device, CUdevice_attribute which) {
   int value = 0;
@@ -31,8 +38,7 @@ Context::Context(int index, const std::filesystem::path& builtin) {
   check(cuda.cuDeviceGet(&device_, index), "find the device");
   check(cuda.cuCtxCreate(&context_, 0, device_), "make a context");
   check(cuda.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "make a stream");
-  const std::string image = read_file(builtin);
-  check(cuda.cuModuleLoadData(&builtin_, image.data()), "load the judge's own kernels");
+  builtin_ = load_module(read_file(builtin));
   CUdeviceptr flops = 0;
   size_t size = 0;
   check(cuda.cuModuleGetGlobal(&flops, &size, builtin_, "builtin_flops_a_round"), "find the judge's own constants");
@@ -43,6 +49,25 @@ Context::Context(int index, const std::filesystem::path& builtin) {
                            {flush_buffer_, static_cast<uint64_t>(flush_bytes_ / 16), flush_buffer_});
   check(cuda.cuMemsetD8Async(flush_buffer_, 1, static_cast<size_t>(flush_bytes_), stream_), "fill memory");
   check(cuda.cuStreamSynchronize(stream_), "run anything");
+  start_second_clock();
+}
+
+void Context::start_second_clock() {
+  check(driver().cuMemAlloc(&stamps_, 2 * max_repeats * sizeof(uint64_t)), "allocate memory");
+  check(driver().cuModuleGetFunction(&stamp_, builtin_, "builtin_stamp"), "find a kernel of the judge's own");
+  const Launch nothing = builtin("builtin_empty", 1, 32, {});
+  const auto run = [&] { return timed([&] { return launch(nothing); }, calibration_seconds, max_repeats / 2); };
+  run();
+  const Timed timed = run();
+  check(timed.result, "run a kernel of the judge's own");
+  stamps_cost_us_ = timed.second_us - timed.us;
+}
+
+CUresult Context::stamp(int which) const {
+  Launch launch;
+  launch.function = stamp_;
+  launch.arguments = {stamps_ + static_cast<uint64_t>(which) * sizeof(uint64_t)};
+  return this->launch(launch);
 }
 
 Launch Context::builtin(const char* name, int64_t blocks, int64_t threads, std::vector<uint64_t> arguments) const {
@@ -71,12 +96,14 @@ CUresult Context::flush() const { return launch(reading_); }
 Context::Timed Context::timed(const std::function<CUresult()>& enqueue, double timeout_seconds, int repeats,
                               const std::function<CUresult(int)>& before) {
   const Driver& cuda = driver();
+  AK_CHECK(repeats <= max_repeats, "there are stamps for every repeat");
   while (events_.size() < static_cast<size_t>(repeats)) {
     auto& [begin, end] = events_.emplace_back();
     check(cuda.cuEventCreate(&begin, 0), "make an event");
     check(cuda.cuEventCreate(&end, 0), "make an event");
   }
   Timed timed;
+  std::vector<bool> queued_in_time(static_cast<size_t>(repeats));
   const auto then = [&](const auto& next) {
     if (timed.result == CUDA_SUCCESS) timed.result = next();
   };
@@ -84,9 +111,12 @@ Context::Timed Context::timed(const std::function<CUresult()>& enqueue, double t
     const auto& [begin, end] = events_[static_cast<size_t>(i)];
     if (before) then([&] { return before(i); });
     then([&] { return flush(); });
+    then([&] { return stamp(2 * i); });
     then([&] { return cuda.cuEventRecord(begin, stream_); });
     then(enqueue);
     then([&] { return cuda.cuEventRecord(end, stream_); });
+    then([&] { return stamp(2 * i + 1); });
+    queued_in_time[static_cast<size_t>(i)] = cuda.cuEventQuery(begin) == CUDA_ERROR_NOT_READY;
   }
   if (timed.result != CUDA_SUCCESS) return timed;
   const CUevent last = events_[static_cast<size_t>(repeats - 1)].second;
@@ -99,11 +129,19 @@ Context::Timed Context::timed(const std::function<CUresult()>& enqueue, double t
     }
     if (waited > awake) std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
-  std::vector<float> milliseconds(static_cast<size_t>(repeats));
-  for (size_t i = 0; i < milliseconds.size(); ++i)
-    then([&] { return cuda.cuEventElapsedTime(&milliseconds[i], events_[i].first, events_[i].second); });
-  std::ranges::sort(milliseconds);
-  timed.us = 500.0 * (milliseconds[milliseconds.size() / 2] + milliseconds[(milliseconds.size() - 1) / 2]);
+  std::vector<uint64_t> stamps(2 * static_cast<size_t>(repeats));  // ns
+  then([&] { return cuda.cuMemcpyDtoHAsync(stamps.data(), stamps_, stamps.size() * sizeof stamps[0], stream_); });
+  then([&] { return cuda.cuStreamSynchronize(stream_); });
+  std::vector<double> us, second_us;
+  for (size_t i = 0; i < static_cast<size_t>(repeats); ++i) {
+    float milliseconds = 0;
+    then([&] { return cuda.cuEventElapsedTime(&milliseconds, events_[i].first, events_[i].second); });
+    us.push_back(1000.0 * milliseconds);
+    if (!queued_in_time[i]) continue;
+    second_us.push_back(1e-3 * static_cast<double>(static_cast<int64_t>(stamps[2 * i + 1] - stamps[2 * i])) - stamps_cost_us_);
+  }
+  timed.us = median(us);
+  timed.second_us = second_us.empty() ? 0 : median(second_us);
   return timed;
 }
 

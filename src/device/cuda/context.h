@@ -47,13 +47,18 @@ class Context {
 
   /// Median time between two events around what `enqueue` puts on the stream, L2 emptied before; the host's side waits at most so long.
   /// `before`: off the clock, with the number of the repeat.
+  /// A second clock: kernels of our own before the first event and after the second one read the device's global timer. 0 where the
+  /// device did not wait for all of it to be enqueued: then the last stamp waited for the host.
   struct Timed {
     CUresult result = CUDA_SUCCESS;
     bool timed_out = false;
-    double us = 0;
+    double us = 0, second_us = 0;
   };
   Timed timed(const std::function<CUresult()>& enqueue, double timeout_seconds, int repeats = 1,
               const std::function<CUresult(int)>& before = {});
+
+  /// A repeat needs two events; the stamps have room for max_repeats.
+  static constexpr int max_repeats = 64;
 
   /// errors: no memory.
   Arena take_arena(int64_t bytes);
@@ -64,10 +69,16 @@ class Context {
   void set_lost() { lost_ = true; }
 
  private:
+  void start_second_clock();
+  CUresult stamp(int which) const;
+
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
   CUstream stream_ = nullptr;
   std::vector<std::pair<CUevent, CUevent>> events_;  // of a repeat each
+  CUdeviceptr stamps_ = 0;                           // two a repeat, of the second clock
+  CUfunction stamp_ = nullptr;
+  double stamps_cost_us_ = 0;  // by how much a time between two stamps exceeds that between the events inside
   CUmodule builtin_ = nullptr;
   Launch reading_;  // the flush buffer
   CUdeviceptr flush_buffer_ = 0;

@@ -53,6 +53,21 @@ std::string text_of(CUresult result, const Driver& from) {
   return text != nullptr ? text : "CUDA error " + std::to_string(result);
 }
 
+bool is_fault_of_a_kernel(CUresult result) {
+  switch (result) {
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED: return true;
+    default: return false;
+  }
+}
+
 void check(CUresult result, const char* what, const Driver& from) {
   if (result != CUDA_SUCCESS) throw Error(std::string("CUDA: cannot ") + what + ": " + text_of(result, from));
 }

@@ -47,9 +47,19 @@ enum : int {
   CUDA_ERROR_INVALID_VALUE = 1,
   CUDA_ERROR_OUT_OF_MEMORY = 2,
   CUDA_ERROR_INVALID_IMAGE = 200,
+  CUDA_ERROR_NO_BINARY_FOR_GPU = 209,
   CUDA_ERROR_NOT_FOUND = 500,
   CUDA_ERROR_NOT_READY = 600,
+  CUDA_ERROR_ILLEGAL_ADDRESS = 700,
   CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES = 701,
+  CUDA_ERROR_LAUNCH_TIMEOUT = 702,
+  CUDA_ERROR_ASSERT = 710,
+  CUDA_ERROR_HARDWARE_STACK_ERROR = 714,
+  CUDA_ERROR_ILLEGAL_INSTRUCTION = 715,
+  CUDA_ERROR_MISALIGNED_ADDRESS = 716,
+  CUDA_ERROR_INVALID_ADDRESS_SPACE = 717,
+  CUDA_ERROR_INVALID_PC = 718,
+  CUDA_ERROR_LAUNCH_FAILED = 719,
   CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE = 720,
   CUDA_ERROR_INVALID_CLUSTER_SIZE = 912
 };
@@ -70,47 +80,51 @@ enum CUdevice_attribute : int {
 enum CUfunction_attribute : int {
   CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 0,
   CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES = 1,
+  CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES = 3,
+  CU_FUNC_ATTRIBUTE_NUM_REGS = 4,
   CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
   CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 14
 };
 
 // name, symbol of the library, parameters
-#define AK_CUDA_DRIVER(X)                                                                           \
-  X(cuInit, "cuInit", (unsigned))                                                                   \
-  X(cuDriverGetVersion, "cuDriverGetVersion", (int*))                                               \
-  X(cuGetErrorString, "cuGetErrorString", (CUresult, const char**))                                 \
-  X(cuDeviceGetCount, "cuDeviceGetCount", (int*))                                                   \
-  X(cuDeviceGet, "cuDeviceGet", (CUdevice*, int))                                                   \
-  X(cuDeviceGetName, "cuDeviceGetName", (char*, int, CUdevice))                                     \
-  X(cuDeviceGetAttribute, "cuDeviceGetAttribute", (int*, CUdevice_attribute, CUdevice))             \
-  X(cuCtxCreate, "cuCtxCreate_v2", (CUcontext*, unsigned, CUdevice))                                \
-  X(cuCtxPushCurrent, "cuCtxPushCurrent_v2", (CUcontext))                                           \
-  X(cuCtxPopCurrent, "cuCtxPopCurrent_v2", (CUcontext*))                                            \
-  X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext*, CUdevice))                   \
-  X(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (CUdevice))                          \
-  X(cuMemAlloc, "cuMemAlloc_v2", (CUdeviceptr*, size_t))                                            \
-  X(cuMemFree, "cuMemFree_v2", (CUdeviceptr))                                                       \
-  X(cuMemHostAlloc, "cuMemHostAlloc", (void**, size_t, unsigned))                                   \
-  X(cuMemFreeHost, "cuMemFreeHost", (void*))                                                        \
-  X(cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", (CUdeviceptr, const void*, size_t, CUstream))        \
-  X(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", (void*, CUdeviceptr, size_t, CUstream))              \
-  X(cuMemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2", (CUdeviceptr, CUdeviceptr, size_t, CUstream))        \
-  X(cuMemsetD8Async, "cuMemsetD8Async", (CUdeviceptr, unsigned char, size_t, CUstream))             \
-  X(cuModuleLoadData, "cuModuleLoadData", (CUmodule*, const void*))                                 \
-  X(cuModuleUnload, "cuModuleUnload", (CUmodule))                                                   \
-  X(cuModuleGetFunction, "cuModuleGetFunction", (CUfunction*, CUmodule, const char*))               \
-  X(cuModuleGetGlobal, "cuModuleGetGlobal_v2", (CUdeviceptr*, size_t*, CUmodule, const char*))      \
-  X(cuFuncGetAttribute, "cuFuncGetAttribute", (int*, CUfunction_attribute, CUfunction))             \
-  X(cuFuncSetAttribute, "cuFuncSetAttribute", (CUfunction, CUfunction_attribute, int))              \
-  X(cuFuncGetParamInfo, "cuFuncGetParamInfo", (CUfunction, size_t, size_t*, size_t*))               \
-  X(cuLaunchKernelEx, "cuLaunchKernelEx", (const CUlaunchConfig*, CUfunction, void**, void**))      \
-  X(cuStreamCreate, "cuStreamCreate", (CUstream*, unsigned))                                        \
-  X(cuStreamSynchronize, "cuStreamSynchronize", (CUstream))                                         \
-  X(cuStreamIsCapturing, "cuStreamIsCapturing", (CUstream, CUstreamCaptureStatus*))                 \
-  X(cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", (CUstreamCaptureMode*)) \
-  X(cuEventCreate, "cuEventCreate", (CUevent*, unsigned))                                           \
-  X(cuEventRecord, "cuEventRecord", (CUevent, CUstream))                                            \
-  X(cuEventQuery, "cuEventQuery", (CUevent))                                                        \
+#define AK_CUDA_DRIVER(X)                                                                                                        \
+  X(cuInit, "cuInit", (unsigned))                                                                                                \
+  X(cuDriverGetVersion, "cuDriverGetVersion", (int*))                                                                            \
+  X(cuGetErrorString, "cuGetErrorString", (CUresult, const char**))                                                              \
+  X(cuDeviceGetCount, "cuDeviceGetCount", (int*))                                                                                \
+  X(cuDeviceGet, "cuDeviceGet", (CUdevice*, int))                                                                                \
+  X(cuDeviceGetName, "cuDeviceGetName", (char*, int, CUdevice))                                                                  \
+  X(cuDeviceGetPCIBusId, "cuDeviceGetPCIBusId", (char*, int, CUdevice))                                                          \
+  X(cuDeviceGetAttribute, "cuDeviceGetAttribute", (int*, CUdevice_attribute, CUdevice))                                          \
+  X(cuCtxCreate, "cuCtxCreate_v2", (CUcontext*, unsigned, CUdevice))                                                             \
+  X(cuCtxPushCurrent, "cuCtxPushCurrent_v2", (CUcontext))                                                                        \
+  X(cuCtxPopCurrent, "cuCtxPopCurrent_v2", (CUcontext*))                                                                         \
+  X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext*, CUdevice))                                                \
+  X(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (CUdevice))                                                       \
+  X(cuMemAlloc, "cuMemAlloc_v2", (CUdeviceptr*, size_t))                                                                         \
+  X(cuMemFree, "cuMemFree_v2", (CUdeviceptr))                                                                                    \
+  X(cuMemHostAlloc, "cuMemHostAlloc", (void**, size_t, unsigned))                                                                \
+  X(cuMemFreeHost, "cuMemFreeHost", (void*))                                                                                     \
+  X(cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", (CUdeviceptr, const void*, size_t, CUstream))                                     \
+  X(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", (void*, CUdeviceptr, size_t, CUstream))                                           \
+  X(cuMemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2", (CUdeviceptr, CUdeviceptr, size_t, CUstream))                                     \
+  X(cuMemsetD8Async, "cuMemsetD8Async", (CUdeviceptr, unsigned char, size_t, CUstream))                                          \
+  X(cuModuleLoadData, "cuModuleLoadData", (CUmodule*, const void*))                                                              \
+  X(cuModuleUnload, "cuModuleUnload", (CUmodule))                                                                                \
+  X(cuModuleGetFunction, "cuModuleGetFunction", (CUfunction*, CUmodule, const char*))                                            \
+  X(cuModuleGetGlobal, "cuModuleGetGlobal_v2", (CUdeviceptr*, size_t*, CUmodule, const char*))                                   \
+  X(cuFuncGetAttribute, "cuFuncGetAttribute", (int*, CUfunction_attribute, CUfunction))                                          \
+  X(cuFuncSetAttribute, "cuFuncSetAttribute", (CUfunction, CUfunction_attribute, int))                                           \
+  X(cuFuncGetParamInfo, "cuFuncGetParamInfo", (CUfunction, size_t, size_t*, size_t*))                                            \
+  X(cuOccupancyMaxActiveBlocksPerMultiprocessor, "cuOccupancyMaxActiveBlocksPerMultiprocessor", (int*, CUfunction, int, size_t)) \
+  X(cuLaunchKernelEx, "cuLaunchKernelEx", (const CUlaunchConfig*, CUfunction, void**, void**))                                   \
+  X(cuStreamCreate, "cuStreamCreate", (CUstream*, unsigned))                                                                     \
+  X(cuStreamSynchronize, "cuStreamSynchronize", (CUstream))                                                                      \
+  X(cuStreamIsCapturing, "cuStreamIsCapturing", (CUstream, CUstreamCaptureStatus*))                                              \
+  X(cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", (CUstreamCaptureMode*))                              \
+  X(cuEventCreate, "cuEventCreate", (CUevent*, unsigned))                                                                        \
+  X(cuEventRecord, "cuEventRecord", (CUevent, CUstream))                                                                         \
+  X(cuEventQuery, "cuEventQuery", (CUevent))                                                                                     \
   X(cuEventElapsedTime, "cuEventElapsedTime", (float*, CUevent, CUevent))
 
 /// The driver's functions, under their own names.
@@ -129,6 +143,9 @@ int count();
 
 /// The driver's words for an error.
 std::string text_of(CUresult result, const Driver& from = driver());
+
+/// Whether it is what a kernel did that broke the context; else the device or the driver failed.
+bool is_fault_of_a_kernel(CUresult result);
 
 /// errors: a result that is no success; `what` says what was tried.
 void check(CUresult result, const char* what, const Driver& from = driver());

@@ -36,6 +36,12 @@ Bindings facts(CUdevice device, const Driver& from) {
   return values;
 }
 
+std::string bus_id(CUdevice device, const Driver& from) {
+  char id[32] = "";
+  check(from.cuDeviceGetPCIBusId(id, sizeof id, device), "ask where the device is", from);
+  return id;
+}
+
 std::string architecture(CUdevice device, const Driver& from) { return "sm_" + std::to_string(compute_capability(device, from)); }
 
 }  // namespace ak::device::cuda

@@ -12,6 +12,9 @@ namespace ak::device::cuda {
 /// (32-bit), `threads_per_sm`, `shared_per_sm` (bytes), `compute_capability` (90 for 9.0).
 Bindings facts(CUdevice device, const Driver& from = driver());
 
+/// "0000:17:00.0": by which other libraries know the device.
+std::string bus_id(CUdevice device, const Driver& from = driver());
+
 /// "sm_90": machine code made for it runs on the device.
 std::string architecture(CUdevice device, const Driver& from = driver());
 

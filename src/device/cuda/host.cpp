@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "core/error.h"
+#include "device/cuda/cubin.h"
 #include "device/cuda/images.h"
 
 namespace ak::device::cuda {
@@ -26,12 +27,7 @@ Host::~Host() {
 
 Outcome Host::load() {
   try {
-    for (const std::string& image : read_images(path_)) {
-      CUmodule module = nullptr;
-      const CUresult result = driver().cuModuleLoadData(&module, image.data());
-      if (result != CUDA_SUCCESS) return {Outcome::Kind::cannot_load, "the driver does not load the module: " + text_of(result), 0, 0, 0};
-      modules_.push_back(module);
-    }
+    for (const std::string& image : read_images(path_)) modules_.push_back(load_module(image));
   } catch (const Error& error) {
     return {Outcome::Kind::cannot_load, error.what(), 0, 0, 0};
   }
@@ -65,10 +61,11 @@ CUresult Host::push_all() {
 
 void Host::pull(int64_t begin, int64_t bytes) {
   if (bytes <= 0 || context_.lost()) return;
-  check(driver().cuMemcpyDtoHAsync(arena_.host + begin, arena_.device + static_cast<uint64_t>(begin), static_cast<size_t>(bytes),
-                                   context_.stream()),
-        "copy from the device");
-  check(driver().cuStreamSynchronize(context_.stream()), "copy from the device");
+  CUresult result = driver().cuMemcpyDtoHAsync(arena_.host + begin, arena_.device + static_cast<uint64_t>(begin),
+                                               static_cast<size_t>(bytes), context_.stream());
+  if (result == CUDA_SUCCESS) result = driver().cuStreamSynchronize(context_.stream());
+  if (result != CUDA_SUCCESS) context_.set_lost();
+  check(result, "copy from the device");
 }
 
 Launch Host::ready(const kernel::ConcreteLaunch& plan, const Placement& placement) const {
@@ -102,11 +99,22 @@ Outcome Host::install(const kernel::ConcretePlan& plan, const Placement& placeme
   return {};
 }
 
+std::vector<KernelUse> Host::uses() const {
+  std::vector<KernelUse> uses;
+  for (const Launch& launch : launches_) {
+    const KernelUse use = use_of(launch.plan, launch.function, facts_.at("threads_per_sm"));
+    if (std::ranges::find(uses, use) == uses.end()) uses.push_back(use);
+  }
+  return uses;
+}
+
 Outcome Host::failed(CUresult result) {
   const bool refused = result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES || result == CUDA_ERROR_INVALID_VALUE ||
                        result == CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE || result == CUDA_ERROR_INVALID_CLUSTER_SIZE;
   if (refused) return {Outcome::Kind::does_not_fit, "the driver refuses the launch: " + text_of(result), 0, 0, 0};
   context_.set_lost();
+  if (!is_fault_of_a_kernel(result))
+    throw Error("the GPU failed while a kernel ran: " + text_of(result), "nvidia-smi says whether it is still there");
   return {Outcome::Kind::crashed, text_of(result), 0, 0, 0};
 }
 
@@ -159,6 +167,7 @@ Outcome Host::run(const std::vector<Launch>& launches, double timeout_seconds, c
   if (moments.at_end) moments.at_end();
   Outcome outcome;
   outcome.us = timed.us;
+  outcome.second_us = timed.second_us;
   return outcome;
 }
 

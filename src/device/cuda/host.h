@@ -23,6 +23,7 @@ class Host final : public device::Host {
   Outcome install(const kernel::ConcretePlan& plan, const Placement& placement) override;
   Outcome prepare(double timeout_seconds) override;
   Outcome launch(int workers, double timeout_seconds, const Moments& moments = {}) override;
+  std::vector<KernelUse> uses() const override;
   int workers() const override { return 1; }
   bool alive() const override { return !modules_.empty() && !context_.lost(); }
 

@@ -8,7 +8,7 @@
 namespace ak::device::cuda {
 
 /// In the order of ConcreteLaunch::image.
-/// errors: neither a cubin nor a module of Triton's (docs/formats/triton.md).
+/// errors: it cannot be read. Whether the cubins are whole is for load_module() to say.
 std::vector<std::string> read_images(const std::filesystem::path& module);
 
 }  // namespace ak::device::cuda

@@ -88,6 +88,20 @@ CUfunction function_for(const ConcreteLaunch& launch, CUmodule module, int64_t s
   return function;
 }
 
+KernelUse use_of(const ConcreteLaunch& launch, CUfunction function, int64_t threads_per_sm, const Driver& from) {
+  const auto threads = static_cast<int>(product(launch.block));
+  int blocks_per_sm = 0;
+  check(from.cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_per_sm, function, threads, static_cast<size_t>(launch.shared_bytes)),
+        "ask for the occupancy of a kernel", from);
+  return {.kernel = launch.kernel,
+          .registers = attribute(function, CU_FUNC_ATTRIBUTE_NUM_REGS, from),
+          .local_bytes = attribute(function, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, from),
+          .static_shared_bytes = attribute(function, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, from),
+          .dynamic_shared_bytes = launch.shared_bytes,
+          .blocks_per_sm = blocks_per_sm,
+          .occupancy = static_cast<double>(blocks_per_sm) * threads / static_cast<double>(threads_per_sm)};
+}
+
 std::vector<CUlaunchAttribute> attributes_of(const ConcreteLaunch& launch) {
   std::vector<CUlaunchAttribute> attributes;
   if (launch.cluster != std::array<int64_t, 3>{1, 1, 1}) attributes.push_back(cluster_of(launch));

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "device/cuda/driver.h"
+#include "device/kernel_use.h"
 #include "kernel/launch_plan.h"
 
 namespace ak::device::cuda {
@@ -12,6 +13,9 @@ namespace ak::device::cuda {
 /// `shared_per_block`: of the device, bytes.
 /// errors: no such kernel, other parameters than the plan gives, more threads or shared memory than there are, a grid that is too large.
 CUfunction function_for(const kernel::ConcreteLaunch& launch, CUmodule module, int64_t shared_per_block, const Driver& from = driver());
+
+/// What the kernel of a launch takes of a multiprocessor. `threads_per_sm`: of the device.
+KernelUse use_of(const kernel::ConcreteLaunch& launch, CUfunction function, int64_t threads_per_sm, const Driver& from = driver());
 
 /// Without stream and attributes.
 CUlaunchConfig config_of(const kernel::ConcreteLaunch& launch);

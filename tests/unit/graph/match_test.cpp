@@ -368,6 +368,21 @@ TEST(Match, ADimThatNoLabelNamesIsOne) {
   EXPECT_EQ(regions[0].strides.at("x"), (Strides{4, 1, 1}));
 }
 
+TEST(Match, ADimThatOnlyAbsentTensorsHaveIsOne) {
+  const Families families = family_of("turn", {{"x", "data", {"H", "D"}}, {"k", "data", {"G", "D"}, "PAIR"}, {"out", "output", {"H", "D"}}},
+                                      "[options]\nPAIR = 0");
+  const PatternText pattern{.family = "turn",
+                            .inputs = {{"x", {"H", "D"}}},
+                            .nodes = {{"y", "mul.Tensor", pair(in("x"), in("x"))}},
+                            .outputs = {{"y", {"H", "D"}}}};
+  GraphBuilder g;
+  g.placeholder("x", {3, 4});
+  g.output({g.mul("y", at("x"), at("x"), {3, 4})});
+  const auto regions = match_all(g, {pattern}, families);
+  ASSERT_EQ(regions.size(), 1u);
+  EXPECT_EQ(regions[0].dims, (std::map<std::string, int64_t>{{"D", 4}, {"G", 1}, {"H", 3}}));
+}
+
 // ---- two orders that both look right at first
 
 TEST(Match, GoesBackToTheOtherOrderWhenTheFirstFailsLater) {

@@ -1,4 +1,6 @@
 // The verb `time` on candidates whose order is known, and on those that cheat the clock.
+#include "judge/cpu_machine.h"
+#include "judge/paired_timer.h"
 #include "rig.h"
 
 namespace ak::judge::test {
@@ -106,6 +108,85 @@ TEST(Timing, a_launch_that_writes_nothing_after_its_check_is_found) {
   Rig rig;
   const Json reply = rig.time(scale_source(body, "int launches[64];"), scale_source(slow_body));
   EXPECT_EQ(reply["verdict"], "cheating") << reply.dump(1);
+}
+
+/// Runs everything as the CPU's host does, and adds what a second clock says.
+class TwoClocks final : public device::Host {
+ public:
+  TwoClocks(std::unique_ptr<device::Host> host, double factor) : host_(std::move(host)), factor_(factor) {}
+
+  device::Outcome load() override { return host_->load(); }
+  std::span<std::byte> arena(int64_t bytes) override { return host_->arena(bytes); }
+  void push(int64_t begin, int64_t bytes) override { host_->push(begin, bytes); }
+  void pull(int64_t begin, int64_t bytes) override { host_->pull(begin, bytes); }
+  device::Outcome install(const kernel::ConcretePlan& plan, const device::Placement& placement) override {
+    return host_->install(plan, placement);
+  }
+  device::Outcome prepare(double timeout_seconds) override { return host_->prepare(timeout_seconds); }
+  device::Outcome launch(int workers, double timeout_seconds, const device::Moments& moments) override {
+    device::Outcome outcome = host_->launch(workers, timeout_seconds, moments);
+    outcome.second_us = factor_ * outcome.us;
+    return outcome;
+  }
+  int workers() const override { return host_->workers(); }
+  bool alive() const override { return host_->alive(); }
+
+ private:
+  std::unique_ptr<device::Host> host_;
+  double factor_;
+};
+
+/// What the timer says of an honest kernel, alone and against a much slower one, on a machine whose second clock runs `factor` as fast.
+std::vector<std::optional<Finding>> with_a_second_clock(double factor) {
+  Rig rig;
+  CpuMachine machine(judge_executable(), 2, {}, 60);
+  std::mt19937_64 secrets(5);
+  const Json arguments = rig.arguments(Rig::workload_case());
+  const CaseData data =
+      CaseData::load(scale_task(), arguments["case"], arguments["inputs"].get<std::string>(), arguments["expected"].get<std::string>());
+  const auto with_host = [&](const std::string& source, const auto& use) {
+    const Json candidate = rig.candidate(source, Rig::workload_case());
+    TwoClocks host(machine.new_host(candidate["module"].get<std::string>()), factor);
+    EXPECT_TRUE(host.load().ok());
+    Bench bench(host, data, kernel::concrete_plan_from_json(candidate));
+    EXPECT_FALSE(bench.place(1));
+    use(bench);
+  };
+  std::vector<std::optional<Finding>> findings;
+  with_host(scale_source(honest_body), [&](Bench& candidate) {
+    findings.push_back(PairedTimer(machine, secrets).measure(candidate, {}).failure);
+    with_host(scale_source(slow_body), [&](Bench& incumbent) {
+      const Timing timing = PairedTimer(machine, secrets).compare(candidate, incumbent, {.minimum_gain = any_gain});
+      EXPECT_TRUE(timing.faster);
+      findings.push_back(timing.failure);
+    });
+  });
+  return findings;
+}
+
+TEST(Timing, a_time_that_another_clock_does_not_confirm_is_no_time) {
+  for (const double factor : {0.5, 2.0}) {
+    for (const auto& finding : with_a_second_clock(factor)) {
+      ASSERT_TRUE(finding) << factor;
+      EXPECT_EQ(finding->verdict, Verdict::clock_disagrees);
+      EXPECT_NEAR(finding->evidence["second_clock_us"].get<double>(), factor * finding->evidence["us"].get<double>(), 0.01);
+    }
+  }
+  for (const auto& finding : with_a_second_clock(1.01)) EXPECT_FALSE(finding) << finding->evidence.dump();
+}
+
+TEST(Disagreement, is_beyond_the_noise_of_the_clocks_and_more_than_they_may_differ) {
+  const auto samples = [](double shift, double spread, int count) {
+    std::vector<Sample> made;
+    for (int i = 0; i < count; ++i) made.push_back({100, true, 100 + shift + spread * (i % 2 == 0 ? 1 : -1)});
+    return made;
+  };
+  EXPECT_TRUE(disagreement(samples(4, 0.3, 20)));
+  EXPECT_TRUE(disagreement(samples(-4, 0.3, 20)));
+  EXPECT_FALSE(disagreement(samples(2, 0.3, 20))) << "2.5 us of 100 are allowed";
+  EXPECT_FALSE(disagreement(samples(4, 10, 20))) << "the clocks' own noise is larger";
+  EXPECT_FALSE(disagreement(samples(4, 0.3, 5))) << "too few to say";
+  EXPECT_FALSE(disagreement(std::vector<Sample>(20, {100, true, 0}))) << "there is no second clock";
 }
 
 TEST(Timing, an_incumbent_that_fails_is_not_the_candidates_fault) {

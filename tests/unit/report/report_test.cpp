@@ -228,6 +228,21 @@ TEST(Text, NumbersReadWell) {
   EXPECT_EQ(duration_text(3729), "1:02:09");
 }
 
+TEST(Html, SaysWhatTheBestKernelTakesAndWhatBoundsIt) {
+  RunView view = run();
+  store::Trial& best = *view.tasks[0].state.incumbent;
+  best.evidence =
+      R"({"bound": "memory", "kernels": [{"kernel": "rows<2>", "registers": 40, "local_bytes": 8, "static_shared_bytes": 1024,
+          "dynamic_shared_bytes": 512, "blocks_per_sm": 6, "occupancy": 0.75}]})";
+  const std::string html = html_report(view);
+  EXPECT_EQ(markup_fault(html), "");
+  EXPECT_NE(html.find("bound by memory"), std::string::npos);
+  EXPECT_NE(html.find("rows&lt;2&gt;: 40 registers, 8 bytes of local memory a thread, 1536 bytes of shared memory a block, 6 blocks on a "
+                      "multiprocessor, occupancy 75 %"),
+            std::string::npos);
+  EXPECT_EQ(html_report(run()).find("bound by"), std::string::npos);
+}
+
 TEST(WriteReport, FollowsTheRun) {
   search::testing::RunFixture fixture;
   store::Run run = fixture.open();

@@ -22,9 +22,7 @@ using testing::HasSubstr;
 using Kind = kernel::Argument::Kind;
 
 constexpr int64_t rows = 37, columns = 19;
-const std::string image =
-    "\x7f"
-    "ELF and so on";
+const std::string image = fakes::cubin();
 
 TensorSpec spec(const std::string& name, std::vector<int64_t> shape) {
   auto strides = kernel::contiguous_strides(shape);

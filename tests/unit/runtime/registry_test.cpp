@@ -102,9 +102,7 @@ TEST_F(RegistryTest, another_gpu) {
 
 TEST_F(RegistryTest, a_kernel_for_a_gpu_opens_on_the_gpu_of_the_call) {
   write_bundle("autokernel.bundle/1", "cuda", "sm_90");
-  write_file(directory_.path() / "kernel.so",
-             "\x7f"
-             "ELF");
+  write_file(directory_.path() / "kernel.so", fakes::cubin());
   fakes::recording().kernels["f"] = {};
   const int64_t number = registry_.open(directory_.path().string(), on(0).dump(), surroundings_);
   EXPECT_EQ(registry_.find(number)->device_type(), DeviceType::cuda);

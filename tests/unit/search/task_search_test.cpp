@@ -63,6 +63,30 @@ TEST_F(TaskSearchTest, TheFirstCorrectCandidateIsKeptAndRecordedWithItsSpeedups)
   EXPECT_NEAR(trial.percent_of_peak, 100 * (2 * mean_rows * 96 * 4 / 1e9) / (us * 1e-6), 1e-9);
 }
 
+TEST(Bound, IsTheRooflineWhereItIsNearAndLatencyWhereNothingIs) {
+  const kernel::Task task = testing::small_task();
+  const double rows = (3.0 * 100 + 1 * 64) / 4, bytes = 2 * rows * 96 * 4, flops = 4 * rows * 96;
+  const Ceilings slow_memory{
+      .bytes_per_second = bytes * 1e6 / 100, .flops_per_second = {{Dtype::float32, flops * 1e6 / 10}}, .launch_us = 3};
+  const Ceilings slow_units{
+      .bytes_per_second = bytes * 1e6 / 10, .flops_per_second = {{Dtype::float32, flops * 1e6 / 100}}, .launch_us = 3};
+  EXPECT_EQ(bound_of(task, slow_memory, 1, 120), "memory");  // 100 us of memory, 10 us of arithmetic
+  EXPECT_EQ(bound_of(task, slow_units, 1, 120), "compute");
+  EXPECT_EQ(bound_of(task, slow_memory, 1, 200), "latency") << "half of the roofline is not what it waits for";
+  EXPECT_EQ(bound_of(task, slow_memory, 40, 130), "latency") << "forty launches take longer by themselves";
+  EXPECT_EQ(bound_of(task, {}, 1, 120), "");
+  EXPECT_EQ(bound_of(task, slow_memory, 1, 0), "") << "was not timed";
+}
+
+TEST_F(TaskSearchTest, TheEvidenceOfATrialSaysWhatBoundsIt) {
+  store::Run run = new_run();
+  FakeJudge judge(cost_of);
+  TaskSearch search(run, judge, id, settings());
+  const Step step = search.run(*search.propose());
+  EXPECT_EQ(Json::parse(step.trial->evidence).value("bound", ""), bound_of(search.task(), settings().ceilings, 1, step.trial->median_us));
+  EXPECT_NE(Json::parse(step.trial->evidence).value("bound", ""), "");
+}
+
 TEST_F(TaskSearchTest, FindsTheOptimumAndLeavesItAsTheDefaultsOfBest) {
   store::Run run = new_run();
   FakeJudge judge(cost_of);

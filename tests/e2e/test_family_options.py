@@ -1,0 +1,84 @@
+"""What a family can do beyond its defaults: each form is found in a model, and the starter passes all stages of the judge with it."""
+
+import json
+
+import pytest
+
+MODEL = '''
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+
+class Reductions(nn.Module):
+    """Every reduction, along rows, across them and over everything."""
+
+    def forward(self, x):
+        return (
+            x.argmax(-1), x.argmin(-2, keepdim=True), x.prod(-1, keepdim=True), x.prod(-2), x.norm(dim=-1), x.norm(dim=-2, keepdim=True),
+            x.argmax(), x.prod(), x.norm(), x.amax(-2), x.mean(-1), x.sum(),
+        )
+
+
+class Losses(nn.Module):
+    """Cross entropy with a weight for each class."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("weight", torch.linspace(0.5, 1.5, 96))
+
+    def forward(self, x):
+        targets = x.argmax(-1) % 3
+        return (
+            F.cross_entropy(x, targets, self.weight),
+            F.cross_entropy(x, targets, self.weight, reduction="sum", label_smoothing=0.1),
+            F.cross_entropy(x, targets, self.weight, reduction="none"),
+        )
+
+
+class Rotary(nn.Module):
+    """Queries and fewer keys, turned by the same angles."""
+
+    def __init__(self):
+        super().__init__()
+        angle = torch.outer(torch.arange(20.0), 100.0 ** (-torch.arange(0, 16, 2) / 16))
+        self.register_buffer("cos", torch.cat((angle, angle), -1).cos())
+        self.register_buffer("sin", torch.cat((angle, angle), -1).sin())
+
+    def rotate(self, x):
+        half = x.shape[-1] // 2
+        return x * self.cos + torch.cat((-x[..., half:], x[..., :half]), dim=-1) * self.sin
+
+    def forward(self, x):
+        q, k = x.view(1, 20, 6, 16).transpose(1, 2).split((4, 2), dim=1)
+        return self.rotate(q), self.rotate(k)
+'''
+
+# class: (family, {what tells its tasks apart: how many there are})
+EXPECTED = {
+    "Reductions": ("reduce", {"OP=4": 2, "OP=5": 1, "OP=6": 3, "OP=7": 3, "OP=2": 1, "OP=1": 1, "OP=0": 1}),
+    "Losses": ("cross_entropy", {"WEIGHTED=1": 3}),
+    "Rotary": ("rotary_embedding", {"PAIR=1": 1}),
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_every_form_is_found_and_its_starter_passes_all_stages(program, name, dtype):
+    model = program.directory / "forms.py"
+    model.write_text(MODEL)
+    program.ok("prepare", f"{model}:{name}", "--input-shape", "20,96", "--dtype", dtype, "--run-dir", program.run_dir)
+    program.ok("extract", "--run-dir", program.run_dir, "--top", "40")
+    family, expected = EXPECTED[name]
+    found = dict.fromkeys(expected, 0)
+    for path in sorted((program.run_dir / "tasks").glob(f"{family}_*")):
+        options = json.loads((path / "task.json").read_text())["options"]
+        for form in found:
+            option, value = form.split("=")
+            found[form] += options[option] == int(value)
+        result = program("bench", path.name, "--run-dir", program.run_dir, "--note", "the starter", "--json")
+        reply = json.loads(result.out.strip().splitlines()[-1])
+        assert (options, reply["verdict"]) == (options, "kept"), reply["evidence"]
+        assert reply["evidence"]["stages"] == [1, 2, 3, 4, 5]
+    for form, least in expected.items():
+        assert found[form] >= least, (form, found)
