@@ -7,13 +7,15 @@ VECTORS   = { values = [1, 2, 4, 8, 16],                 default = 4,   tier = 1
 THREADS   = { values = [128, 256, 512, 1024],            default = 512, tier = 1 }   # of a block at most; a longer row is read again
 SHORT     = { values = [1, 2, 4, 8],                     default = 4,   tier = 1 }   # vectors of a thread where a warp holds rows whole
 WARPS     = { values = [1, 2, 4, 8],                     default = 4,   tier = 1 }   # of a block there
-HINT      = { values = [0, 1, 2],                        default = 0,   tier = 2 }   # 0: none; 1: rows pass once; 2: rows go past the first cache
-REGISTERS = { values = [0, 32, 40, 48, 64, 80, 96, 128], default = 80,  tier = 3 }   # of a thread at most where blocks hold rows; 0: as many as it takes
-STAGES    = { values = [0, 2, 3, 4, 6],                  default = 0,   tier = 4 }   # rows that come ahead by bulk copies, to blocks that stay; 0: a block for each row
+HINT      = { values = [0, 1, 2, 3],                     default = 0,   tier = 2 }   # 0: none; 1: rows are read once; 2: and written once; 3: read past the first cache
+EARLY     = { values = [0, 1],                           default = 1,   tier = 2 }   # weights come with the row, before they are needed
+REGISTERS = { values = [0, 32, 40, 48, 56, 64, 72, 80, 96, 128], default = 80,  tier = 3 }   # of a thread at most where blocks hold rows; 0: as many as it takes
+STAGES    = { values = [0, 1, 2, 3, 4, 6],               default = 0,   tier = 4 }   # rows that come ahead by bulk copies, to blocks that stay; 0: a block for each row
 BLOCKS    = { values = [1, 2, 3, 4, 6, 8, 16],           default = 4,   tier = 4 }   # of a multiprocessor that stay
 CLUSTER   = { values = [1, 2, 4, 8],                     default = 1,   tier = 5 }   # blocks that share a row
 require = [
-  "VECTORS * THREADS <= 8192 && REGISTERS * THREADS <= 65536",  # the registers of a multiprocessor
+  "VECTORS * THREADS <= 8192",  # the registers of a multiprocessor
+  "REGISTERS * min(THREADS, align(cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), VECTORS * CLUSTER), 32)) <= 65536",
   "STAGES == 0 && CLUSTER == 1 || compute_capability >= 90",
   "STAGES == 0 || CLUSTER == 1",
 ]
@@ -93,17 +95,18 @@ struct Sums {
   static __device__ __forceinline__ Sums join(const Sums& a, const Sums& b) { return {a.first + b.first, a.second + b.second}; }
 };
 
-/// The normal value is (x - mean - lack) * scale.
+/// The normal value is (x - mean - lack) * scale, of which lack * scale is known.
 struct Moments {
-  float mean, lack, scale;
+  float mean, scale, scaled_lack;
 
   __device__ __forceinline__ Moments(float centre, const Sums& around, int64_t N, float eps) : mean(centre) {
-    lack = around.first / static_cast<float>(N);
+    const float lack = around.first / static_cast<float>(N);
     const float excess = around.second < ak::infinity() ? around.first * lack : 0.0f;
     const float variance = (around.second - excess) / static_cast<float>(N);
     scale = 1.0f / sqrtf((variance < 0.0f ? 0.0f : variance) + eps);
+    scaled_lack = lack * scale;
   }
-  __device__ __forceinline__ float operator()(float x) const { return (x - mean - lack) * scale; }
+  __device__ __forceinline__ float operator()(float x) const { return (x - mean) * scale - scaled_lack; }
 };
 
 /// From `add(sums, centre)`, which adds a thread's part of the row; released() is called when all have added once.
@@ -142,17 +145,31 @@ __device__ __forceinline__ void add_vectors(Sums& sums, const Tile& tile, const 
   sums = Sums::join(sums, Sums::join(Sums::join(parts[0], parts[1]), Sums::join(parts[2], parts[3])));
 }
 
+/// The weights and biases beside the vectors of an aligned tile.
+template <int n>
+struct Gains {
+  uint4 weight[n > 0 && HAS_WEIGHT ? n : 1], bias[n > 0 && HAS_BIAS ? n : 1];
+};
+template <class Tile>
+constexpr int gains_of = Tile::aligned ? Tile::vectors : 0;
+
 /// out = normal * weight + bias for the vectors of a tile, which begins at `weight`, `bias` and `out`.
-template <class Tile, int K>
-__device__ __forceinline__ void write(const Tile& tile, const uint4 (&v)[K], const T* weight, const T* bias, T* out, const Moments& normal) {
+template <class Tile, int K, int n>
+__device__ __forceinline__ void write(const Tile& tile, const uint4 (&v)[K], const Gains<n>& gains, const T* weight, const T* bias, T* out,
+                                      const Moments& normal) {
   const bool weight_aligned = ak::misalignment(weight) == 0, bias_aligned = ak::misalignment(bias) == 0,
              out_aligned = ak::misalignment(out) == 0;
 #pragma unroll
   for (int k = 0; k < K; ++k) {
     float values[L], weights[L], biases[L];
     ak::unpack<T>(v[k], values);
-    if (HAS_WEIGHT) tile.beside(weights, weight, k, weight_aligned);
-    if (HAS_BIAS) tile.beside(biases, bias, k, bias_aligned);
+    if constexpr (n > 0) {
+      if constexpr (HAS_WEIGHT) ak::unpack<T>(gains.weight[k], weights);
+      if constexpr (HAS_BIAS) ak::unpack<T>(gains.bias[k], biases);
+    } else {
+      if (HAS_WEIGHT) tile.beside(weights, weight, k, weight_aligned);
+      if (HAS_BIAS) tile.beside(biases, bias, k, bias_aligned);
+    }
 #pragma unroll
     for (int e = 0; e < L; ++e) {
       values[e] = normal(values[e]);
@@ -176,13 +193,26 @@ struct Row {
     return (!HAS_WEIGHT || ak::misalignment(weight) == 0) && (!HAS_BIAS || ak::misalignment(bias) == 0);
   }
 
-  template <class Team, class Tile, int K, class Released>
-  __device__ __forceinline__ void held(Team& team, const Tile& tile, uint4 (&v)[K], float first, T* out, int64_t at, bool present,
-                                       const Released& released) const {
+  template <class Tile>
+  __device__ __forceinline__ Gains<gains_of<Tile>> gains(const Tile& tile) const {
+    Gains<gains_of<Tile>> loaded = {};
+    if constexpr (gains_of<Tile> > 0 && HAS_WEIGHT) tile.load_beside(loaded.weight, weight);
+    if constexpr (gains_of<Tile> > 0 && HAS_BIAS) tile.load_beside(loaded.bias, bias);
+    return loaded;
+  }
+  template <class Tile>
+  __device__ __forceinline__ Gains<gains_of<Tile>> early(const Tile& tile) const {
+    if constexpr (EARLY) return gains(tile);
+    return {};
+  }
+
+  template <class Team, class Tile, int K, int n, class Released>
+  __device__ __forceinline__ void held(Team& team, const Tile& tile, uint4 (&v)[K], const Gains<n>& early, float first, T* out, int64_t at,
+                                       bool present, const Released& released) const {
     const Moments normal =
         moments(team, first, N, eps, [&](Sums& sums, float centre) { add_vectors(sums, tile, v, centre); }, released);
     ak::forget_unpacked(v);
-    if (present) write(tile, v, weight + at, bias + at, out, normal);
+    if (present) write(tile, v, EARLY ? early : gains(tile), weight + at, bias + at, out, normal);
   }
 
   template <class Team, class Pieces>
@@ -201,7 +231,7 @@ struct Row {
       const auto tile = pieces.tile(piece);
       const int64_t at = pieces.offset(piece);
       if (piece + 1 < pieces.count) tile.load(v, x + at, fill());
-      write(tile, v, weight + at, bias + at, out + at, normal);
+      write(tile, v, Gains<0>(), weight + at, bias + at, out + at, normal);
     }
   }
 };

@@ -3,17 +3,19 @@ family  = "rmsnorm"
 backend = "cuda"
 
 [tune]
-VECTORS   = { values = [1, 2, 4, 8, 16],                 default = 8,   tier = 1 }   # vectors of 16 bytes that a thread holds of a row
+VECTORS   = { values = [1, 2, 4, 8, 16],                 default = 4,   tier = 1 }   # vectors of 16 bytes that a thread holds of a row
 THREADS   = { values = [128, 256, 512, 1024],            default = 512, tier = 1 }   # of a block at most; a longer row is read again
 SHORT     = { values = [1, 2, 4, 8],                     default = 4,   tier = 1 }   # vectors of a thread where a warp holds rows whole
 WARPS     = { values = [1, 2, 4, 8],                     default = 4,   tier = 1 }   # of a block there
-HINT      = { values = [0, 1, 2],                        default = 0,   tier = 2 }   # 0: none; 1: rows pass once; 2: rows go past the first cache
-REGISTERS = { values = [0, 32, 40, 48, 64, 80, 96, 128], default = 0,   tier = 3 }   # of a thread at most where blocks hold rows; 0: as many as it takes
-STAGES    = { values = [0, 2, 3, 4, 6],                  default = 0,   tier = 4 }   # rows that come ahead by bulk copies, to blocks that stay; 0: a block for each row
+HINT      = { values = [0, 1, 2, 3],                     default = 0,   tier = 2 }   # 0: none; 1: rows are read once; 2: and written once; 3: read past the first cache
+EARLY     = { values = [0, 1],                           default = 1,   tier = 2 }   # weights come with the row, before they are needed
+REGISTERS = { values = [0, 32, 40, 48, 56, 64, 72, 80, 96, 128], default = 0,   tier = 3 }   # of a thread at most where blocks hold rows; 0: as many as it takes
+STAGES    = { values = [0, 1, 2, 3, 4, 6],               default = 0,   tier = 4 }   # rows that come ahead by bulk copies, to blocks that stay; 0: a block for each row
 BLOCKS    = { values = [1, 2, 3, 4, 6, 8, 16],           default = 4,   tier = 4 }   # of a multiprocessor that stay
 CLUSTER   = { values = [1, 2, 4, 8],                     default = 1,   tier = 5 }   # blocks that share a row
 require = [
-  "VECTORS * THREADS <= 8192 && REGISTERS * THREADS <= 65536",  # the registers of a multiprocessor
+  "VECTORS * THREADS <= 8192",  # the registers of a multiprocessor
+  "REGISTERS * min(THREADS, align(cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), VECTORS * CLUSTER), 32)) <= 65536",
   "STAGES == 0 && CLUSTER == 1 || compute_capability >= 90",
   "STAGES == 0 || CLUSTER == 1",
 ]
@@ -108,15 +110,27 @@ __device__ __forceinline__ float sum_squares(const uint4 (&v)[K]) {
 
 __device__ __forceinline__ float gain(float normal, float weight) { return normal * (WEIGHT_OFFSET ? weight + 1.0f : weight); }
 
+/// The weights beside the vectors of an aligned tile.
+template <int n>
+struct Gains {
+  uint4 weight[n > 0 ? n : 1];
+};
+template <class Tile>
+constexpr int gains_of = HAS_WEIGHT && Tile::aligned ? Tile::vectors : 0;
+
 /// out = x * scale * gain for the vectors of a tile, which begins at `weight` and `out`.
-template <class Tile, int K>
-__device__ __forceinline__ void write(const Tile& tile, const uint4 (&v)[K], const T* weight, T* out, float scale) {
+template <class Tile, int K, int n>
+__device__ __forceinline__ void write(const Tile& tile, const uint4 (&v)[K], const Gains<n>& gains, const T* weight, T* out, float scale) {
   const bool weight_aligned = ak::misalignment(weight) == 0, out_aligned = ak::misalignment(out) == 0;
 #pragma unroll
   for (int k = 0; k < K; ++k) {
     float values[L], weights[L];
     ak::unpack<T>(v[k], values);
-    if (HAS_WEIGHT) tile.beside(weights, weight, k, weight_aligned);
+    if constexpr (HAS_WEIGHT && n > 0) {
+      ak::unpack<T>(gains.weight[k], weights);
+    } else if (HAS_WEIGHT) {
+      tile.beside(weights, weight, k, weight_aligned);
+    }
 #pragma unroll
     for (int e = 0; e < L; ++e) {
       values[e] *= scale;
@@ -136,12 +150,24 @@ struct Row {
   __device__ static float fill() { return 0.0f; }
   __device__ bool aligned() const { return !HAS_WEIGHT || ak::misalignment(weight) == 0; }
 
-  template <class Team, class Tile, int K, class Released>
-  __device__ __forceinline__ void held(Team& team, const Tile& tile, const uint4 (&v)[K], float, T* out, int64_t at, bool present,
-                                       const Released& released) const {
+  template <class Tile>
+  __device__ __forceinline__ Gains<gains_of<Tile>> gains(const Tile& tile) const {
+    Gains<gains_of<Tile>> loaded = {};
+    if constexpr (gains_of<Tile> > 0) tile.load_beside(loaded.weight, weight);
+    return loaded;
+  }
+  template <class Tile>
+  __device__ __forceinline__ Gains<gains_of<Tile>> early(const Tile& tile) const {
+    if constexpr (EARLY) return gains(tile);
+    return {};
+  }
+
+  template <class Team, class Tile, int K, int n, class Released>
+  __device__ __forceinline__ void held(Team& team, const Tile& tile, const uint4 (&v)[K], const Gains<n>& early, float, T* out, int64_t at,
+                                       bool present, const Released& released) const {
     const float squares = ak::sum(team, sum_squares(v));
     released();
-    if (present) write(tile, v, weight + at, out, scale_of(squares, N, eps));
+    if (present) write(tile, v, EARLY ? early : gains(tile), weight + at, out, scale_of(squares, N, eps));
   }
 
   template <class Team, class Pieces>
@@ -157,7 +183,7 @@ struct Row {
       const auto tile = pieces.tile(piece);
       const int64_t at = pieces.offset(piece);
       if (piece + 1 < pieces.count) tile.load(v, x + at, fill());
-      write(tile, v, weight + at, out + at, scale);
+      write(tile, v, Gains<0>(), weight + at, out + at, scale);
     }
   }
 };

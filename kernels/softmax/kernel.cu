@@ -8,14 +8,15 @@ THREADS   = { values = [128, 256, 512, 1024],            default = 512, tier = 1
 SHORT     = { values = [1, 2, 4, 8],                     default = 4,   tier = 1 }   # vectors of a thread where a warp holds rows whole
 WARPS     = { values = [1, 2, 4, 8],                     default = 4,   tier = 1 }   # of a block there
 DEPTH     = { values = [4, 8, 16, 32],                   default = 16,  tier = 1 }   # threads to a row where rows lie side by side
-HINT      = { values = [0, 1, 2],                        default = 0,   tier = 2 }   # 0: none; 1: rows pass once; 2: rows go past the first cache
-KEEP      = { values = [0, 1],                           default = 0,   tier = 3 }   # 1: a thread keeps exponentials, and computes each once, rather than elements
-REGISTERS = { values = [0, 32, 40, 48, 64, 80, 96, 128], default = 0,   tier = 3 }   # of a thread at most where blocks hold rows; 0: as many as it takes
-STAGES    = { values = [0, 2, 3, 4, 6],                  default = 0,   tier = 4 }   # rows that come ahead by bulk copies, to blocks that stay; 0: a block for each row
+HINT      = { values = [0, 1, 2, 3],                     default = 0,   tier = 2 }   # 0: none; 1: rows are read once; 2: and written once; 3: read past the first cache
+KEEP      = { values = [0, 1, 2],                        default = 0,   tier = 3 }   # a thread keeps 0: elements; 1: exponentials, so that each is computed once; 2: rounded
+REGISTERS = { values = [0, 32, 40, 48, 56, 64, 72, 80, 96, 128], default = 0,   tier = 3 }   # of a thread at most where blocks hold rows; 0: as many as it takes
+STAGES    = { values = [0, 1, 2, 3, 4, 6],               default = 0,   tier = 4 }   # rows that come ahead by bulk copies, to blocks that stay; 0: a block for each row
 BLOCKS    = { values = [1, 2, 3, 4, 6, 8, 16],           default = 4,   tier = 4 }   # of a multiprocessor that stay
 CLUSTER   = { values = [1, 2, 4, 8],                     default = 1,   tier = 5 }   # blocks that share a row
 require = [
-  "VECTORS * THREADS <= 8192 && REGISTERS * THREADS <= 65536",  # the registers of a multiprocessor
+  "VECTORS * THREADS <= 8192",  # the registers of a multiprocessor
+  "REGISTERS * min(THREADS, align(cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), VECTORS * CLUSTER), 32)) <= 65536",
   "STAGES == 0 && CLUSTER == 1 || compute_capability >= 90",
   "STAGES == 0 || CLUSTER == 1",
 ]
@@ -156,12 +157,18 @@ struct Row {
   __device__ static float fill() { return -ak::infinity(); }
   __device__ bool aligned() const { return true; }
 
+  struct Nothing {};
+  template <class Tile>
+  __device__ __forceinline__ Nothing early(const Tile&) const {
+    return {};
+  }
+
   template <class Team, class Tile, int K, class Released>
-  __device__ __forceinline__ void held(Team& team, const Tile& tile, uint4 (&v)[K], float, T* out, int64_t, bool present,
+  __device__ __forceinline__ void held(Team& team, const Tile& tile, uint4 (&v)[K], Nothing, float, T* out, int64_t, bool present,
                                        const Released& released) const {
-    constexpr bool keep = KEEP && !LOG;
+    constexpr int keep = LOG ? 0 : KEEP;
     const Scale of(scale);
-    float kept[keep ? K * L : 1];
+    float kept[keep == 1 ? K * L : 1];
     const float top = max_of(v, tile, of), pivot = top == -ak::infinity() ? 0.0f : top;
     float sums[4] = {};  // short chains of additions
 #pragma unroll
@@ -170,25 +177,30 @@ struct Row {
       scaled(values, tile, v[k], k, of);
 #pragma unroll
       for (int e = 0; e < L; ++e) {
-        const float power = ak::exponential<T>(values[e] - pivot);
-        sums[e % 4] += power;
-        if (keep) kept[k * L + e] = power;
+        values[e] = ak::exponential<T>(values[e] - pivot);
+        sums[e % 4] += values[e];
+        if (keep == 1) kept[k * L + e] = values[e];
       }
+      if (keep == 2) v[k] = ak::pack<T>(values);
     }
     const ak::SumExp own = {top, (sums[0] + sums[1]) + (sums[2] + sums[3])};
     const ak::SumExp whole = team.template reduce<ak::JoinSumExp<T>>(own, ak::SumExp{-ak::infinity(), 0.0f});
     released();
     if (!present) return;
-    if (!keep) ak::forget_unpacked(v);
+    if (keep == 0) ak::forget_unpacked(v);
     const float last = last_of(whole.sum);
     const float factor = own.maximum == whole.maximum ? last : last * ak::exponential<T>(own.maximum - whole.maximum);
     const bool aligned = ak::misalignment(out) == 0;
 #pragma unroll
     for (int k = 0; k < K; ++k) {
       float values[L];
-      if (!keep) scaled(values, tile, v[k], k, of);
+      if (keep == 0) {
+        scaled(values, tile, v[k], k, of);
+      } else if (keep == 2) {
+        ak::unpack<T>(v[k], values);
+      }
 #pragma unroll
-      for (int e = 0; e < L; ++e) values[e] = keep ? kept[k * L + e] * factor : result(values[e], whole.maximum, last);
+      for (int e = 0; e < L; ++e) values[e] = keep == 0 ? result(values[e], whole.maximum, last) : (keep == 1 ? kept[k * L + e] : values[e]) * factor;
       tile.store(out, k, values, aligned);
     }
   }

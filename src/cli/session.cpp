@@ -82,6 +82,7 @@ judge::JudgeProcess& Session::judge_process() {
   const std::string& device = run_.request().device;
   judge_process_ =
       std::make_unique<judge::JudgeProcess>(judge::judge_beside_program(), judge_opening(device, compiler(kernel::parse_backend(device))));
+  run_.record_event({{"type", "isolation"}, {"candidates", judge_process_->opened().at("sandbox")}});
   return *judge_process_;
 }
 

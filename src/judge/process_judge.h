@@ -43,6 +43,7 @@ class ProcessJudge final : public Judge {
   std::vector<std::string> passing_null_candidates() override;
 
  private:
+  std::vector<std::string> null_candidates_of(const Json& test_case);
   compile::Source source_of(const Candidate& candidate, const kernel::Binding& binding) const;
   const kernel::Binding& timed_binding() const { return task_.workload[heaviest_workload(task_)]; }
   /// Nothing where the plan does not fit, which is the candidate's verdict once it is judged.

@@ -133,7 +133,7 @@ __device__ __forceinline__ bool rows_alike(const E* a, int64_t a_step, const E* 
 /// `fixed`: the elements of the row where they are known when compiled. Such a row fits, and begins at an aligned address if it is whole vectors.
 template <class E, int K, int fixed = 0, int fixed_threads = 0, Hint hint = Hint::none>
 struct Tile {
-  static constexpr int L = lanes<E>;
+  static constexpr int vectors = K, L = lanes<E>;
   static constexpr bool aligned = fixed > 0 && fixed % L == 0;
   int thread, threads, begin, end;  // the row is [begin, end) of places
 
@@ -170,6 +170,15 @@ struct Tile {
       for (int k = 0; k < K; ++k) {
         if (!all(k)) v[k] = keep_range<E>(v[k], none, begin - place(k), end - place(k));
       }
+    }
+  }
+  /// Load what lies beside the vectors in a row that all rows share, all at once. Only for aligned tiles; `base` is aligned then.
+  template <int n>
+  __device__ __forceinline__ void load_beside(uint4 (&v)[n], const E* base) const {
+#pragma unroll
+    for (int k = 0; k < n; ++k) {
+      v[k] = make_uint4(0, 0, 0, 0);
+      if (any(k)) v[k] = load_16_now(base + place(k));
     }
   }
   /// The elements beside vector k of another row of as many elements, at any address of an element; 0 past the row.
@@ -262,7 +271,8 @@ class Ring {
 //   hint                                      how rows that are held move
 //   fill()                                    what stands beside the elements of a row
 //   bool aligned() const                      whether what all rows share begins at aligned addresses
-//   held(team, tile, v, first, out, at, present, released) const
+//   early(tile) const                         what it loads of what rows share before it is needed, if the tile is aligned
+//   held(team, tile, v, early, first, out, at, present, released) const
 //       a row that lies in the vectors v of a tile: `first` is its first element, `out` the base of the tile in the output, `at` the place of
 //       the base in the row, 0 or less; `present` is false for lanes without a row, which take part in reductions only; it calls released()
 //       when all threads have what they need of the input
@@ -286,7 +296,7 @@ struct Rows {
   }
 };
 
-constexpr int few_vectors = 2;  // of a piece: rows that are held decide the number of registers
+constexpr int few_vectors = 1;  // of a piece, so that rows that are held decide the number of registers
 
 template <class Row, class E, class Team>
 __device__ __forceinline__ void row_in_pieces(Team& team, const Row& what, const Rows<E>& rows, int64_t row, bool present) {
@@ -301,7 +311,8 @@ __device__ __forceinline__ void row_held(Team& team, const Row& what, const Rows
   const E first = *rows.input(row);
   uint4 v[K];
   tile.load(v, rows.input(row) - skip, Row::fill());
-  what.held(team, tile, v, to_float(first), rows.output(row) - skip, -int64_t{skip}, present, [] { let_next_launch_begin(); });
+  const auto early = what.early(tile);
+  what.held(team, tile, v, early, to_float(first), rows.output(row) - skip, -int64_t{skip}, present, [] { let_next_launch_begin(); });
 }
 
 /// Rows to groups of `lanes` lanes, which have K vectors of a row each.
@@ -357,6 +368,7 @@ __device__ __forceinline__ void rows_ahead(const Row& what, const Rows<E>& rows)
   };
 #pragma unroll
   for (int s = 0; s < stages; ++s) fetch(s, blockIdx.x + s * step);
+  const auto early = what.early(Tile<E, K, known, size>(team, 0, known));
   for (int64_t row = blockIdx.x; row < rows.M; row += step) {
     const int skip = elements_skipped(rows.input(row));
     const Tile<E, K, known, size, Row::hint> tile(team, skip, skip + known);
@@ -364,7 +376,7 @@ __device__ __forceinline__ void rows_ahead(const Row& what, const Rows<E>& rows)
     const E first = base[skip];
     uint4 v[K];
     tile.template load<true>(v, base, Row::fill());
-    what.held(team, tile, v, to_float(first), rows.output(row) - skip, -int64_t{skip}, true, [&] { fetch(stages, row + stages * step); });
+    what.held(team, tile, v, early, to_float(first), rows.output(row) - skip, -int64_t{skip}, true, [&] { fetch(stages, row + stages * step); });
     ring.next();
   }
 }

@@ -39,13 +39,13 @@ __device__ __forceinline__ E from_float(float value) {
 template <class E>
 constexpr int lanes = 16 / int{sizeof(E)};
 
-/// How 16 aligned bytes are moved. `once`: read or written once, to be evicted first; `past_l1`: not kept in the first cache when read.
-enum class Hint { none, once, past_l1 };
+/// How 16 aligned bytes are moved that are read or written once: `load`, `both`: to be evicted first; `past_l1`: read past the first cache.
+enum class Hint { none, load, both, past_l1 };
 
 template <Hint hint = Hint::none>
 __device__ __forceinline__ uint4 load_16(const void* p) {
   const uint4* const from = static_cast<const uint4*>(p);
-  if constexpr (hint == Hint::once) return __ldcs(from);
+  if constexpr (hint == Hint::load || hint == Hint::both) return __ldcs(from);
   if constexpr (hint == Hint::past_l1) {
     uint4 v;
     asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from));
@@ -53,10 +53,16 @@ __device__ __forceinline__ uint4 load_16(const void* p) {
   }
   return *from;
 }
+/// Of what no launch writes, at this place of the program, however the compiler would order it.
+__device__ __forceinline__ uint4 load_16_now(const void* p) {
+  uint4 v;
+  asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+  return v;
+}
 template <Hint hint = Hint::none>
 __device__ __forceinline__ void store_16(void* p, const uint4& v) {
   uint4* const to = static_cast<uint4*>(p);
-  if constexpr (hint == Hint::once) {
+  if constexpr (hint == Hint::both) {
     __stcs(to, v);
   } else {
     *to = v;
