@@ -62,7 +62,7 @@ class Concretiser {
   }
 
   ConcreteTensorMap concrete(const TensorMap& map) const {
-    ConcreteTensorMap result{.name = map.name, .tensor = argument(map.tensor, map.where), .box = evaluate(map.box)};
+    ConcreteTensorMap result{.name = map.name, .tensor = argument(map.tensor, names_, map.where), .box = evaluate(map.box)};
     result.swizzle_bytes = map.swizzle_bytes.evaluate(names_);
     if (result.tensor.kind == Argument::Kind::scratch) {
       const auto& all = file_.scratch();
