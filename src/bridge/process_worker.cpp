@@ -31,16 +31,6 @@ const std::map<std::string, std::chrono::milliseconds, std::less<>> default_time
 
 std::vector<std::string> default_command() { return {find_python().string(), "-m", "autokernel.worker"}; }
 
-std::map<std::string, std::string> default_environment() {
-  const fs::path home = home_directory();
-  std::string path = (home / "python").string();
-  if (const char* ours = std::getenv("PYTHONPATH"); ours != nullptr && *ours != '\0') path += ":" + std::string(ours);
-  return {{"PYTHONPATH", path},
-          {"AUTOKERNEL_FAMILIES", (home / "kernels").string()},
-          {"PYTHONUNBUFFERED", "1"},
-          {"TORCHINDUCTOR_AUTOTUNE_IN_SUBPROC", "1"}};  // a choice of max-autotune that faults costs a child's context, not the worker's
-}
-
 Descriptor open_or_throw(const fs::path& path, int flags) {
   Descriptor descriptor(::open(path.c_str(), flags | O_CLOEXEC, 0644));
   if (!descriptor.valid()) throw Error("cannot open " + path.string() + ": " + std::strerror(errno));
@@ -82,7 +72,7 @@ ProcessWorker::~ProcessWorker() {
 void ProcessWorker::start() {
   ProcessOptions child;
   child.arguments = options_.command.empty() ? default_command() : options_.command;
-  if (options_.command.empty()) child.environment = default_environment();
+  if (options_.command.empty()) child.environment = python_environment();
   for (const auto& [name, value] : options_.environment) child.environment[name] = value;
 
   if (options_.log.has_parent_path()) fs::create_directories(options_.log.parent_path());

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "graph/suite.h"
 #include "store/run.h"
@@ -30,7 +31,13 @@ struct Options {
   KernelbenchOptions kernelbench;
   std::string suite;  // bench
   graph::SuiteFilter rows;
-  std::optional<int64_t> trials;  // of a row
+  std::optional<int64_t> trials;                          // of a row
+  std::string agent;                                      // run, optimize: a preset or a command
+  double agent_minutes = 30;                              // of one agent on one task
+  int64_t agent_rounds = 40, agents = 1;                  // verdicts of one agent on one task; agents side by side
+  std::vector<std::string> agent_paths, agent_variables;  // beside what a preset knows
+  std::string to, name, push;                             // export
+  std::filesystem::path export_directory;
 };
 
 /// Exit codes (docs/formats/command-line.md).
