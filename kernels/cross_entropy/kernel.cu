@@ -20,9 +20,6 @@ when = "V * sizeof(T) % 16 != 0"
 set = { VECTORS = 8, THREADS = 32, AHEAD = 1 }
 [[prior]]
 set = { VECTORS = 4, THREADS = 256, AHEAD = 0 }
-[[prior]]
-when = "REDUCED && M > 16 * sm_count"
-set = { LAST = 8 }
 
 [scratch.sums]                                # the loss of each row, when they are reduced
 dtype = "float32"

@@ -18,10 +18,10 @@ require = ["VECTORS * THREADS <= 8192",                                         
 
 [[prior]]
 when = "INNER == 1 && OUTER < 2 * sm_count"
-set = { VECTORS = 4, THREADS = 256, AHEAD = 0, FINISH = 2 }
+set = { VECTORS = 8, THREADS = 128, AHEAD = 0 }
 [[prior]]
 when = "INNER == 1 && OUTER < 2 * sm_count"
-set = { VECTORS = 8, THREADS = 256, AHEAD = 0, BLOCKS = 4, FINISH = 1 }
+set = { VECTORS = 4, THREADS = 256, AHEAD = 0 }
 [[prior]]
 when = "INNER == 1 && N * sizeof(T) % 16 != 0"
 set = { VECTORS = 8, THREADS = 32, AHEAD = 0 }
