@@ -40,13 +40,18 @@ class Suite {
     std::erase_if(rows_, [&](const Row& row) {
       const std::filesystem::path starter = session_.families().at(row.suite.task.family).folder / kernel::file_name(backend);
       if (!std::filesystem::exists(starter)) return true;
-      session_.run().add_task(row.suite.task, 100.0 / static_cast<double>(rows_.size()), {{"us_per_call", 1.0}}, read_file(starter),
-                              backend);
+      session_.run().add_task(row.suite.task, 0, {{"us_per_call", 1.0}}, read_file(starter), backend);
       return false;
     });
   }
 
   void work() {
+    std::vector<kernel::Task> unmeasured;
+    for (const Row& row : rows_) {
+      if (!state(row).baseline) unmeasured.push_back(row.suite.task);
+    }
+    compile_baselines_ahead(session_, unmeasured);
+    session_.settings();  // the judge is started now, and not on the first row's time
     while (!stop_requested()) {
       Row* row = next();
       if (!row) return;
@@ -57,10 +62,7 @@ class Suite {
 
   std::vector<report::SuiteLine> lines() const {
     std::vector<report::SuiteLine> lines;
-    for (const Row& row : rows_) {
-      const kernel::Task& task = row.suite.task;
-      lines.push_back({task.family, row.suite.shape, std::string(name_of(task.dtype)), state(row)});
-    }
+    for (const Row& row : rows_) lines.push_back(line_of(row));
     return lines;
   }
 
@@ -114,7 +116,13 @@ class Suite {
     plan::Budget budget{.minutes = share_s() / 60, .experiments = std::nullopt};
     if (options_.trials) budget.experiments = *options_.trials;
     search_kernels(session_, budget, id);
-    if (state(row).incumbent && !session_.is_null_device() && !stop_requested()) confirm(session_, id);
+    if (state(row).incumbent && !session_.is_null_device()) confirm(session_, id);
+    session_.progress().note(report::suite_text(line_of(row)));
+  }
+
+  report::SuiteLine line_of(const Row& row) const {
+    const kernel::Task& task = row.suite.task;
+    return {task.family, row.suite.shape, std::string(name_of(task.dtype)), state(row)};
   }
 
   Session& session_;

@@ -198,13 +198,13 @@ Judgement ProcessJudge::judge(const Candidate& candidate, const Candidate* incum
   return judgement;
 }
 
-double ProcessJudge::time_us(const Candidate& candidate) {
+std::vector<double> ProcessJudge::samples_us(const Candidate& candidate) {
   Judgement judgement;
   std::string module;
   process_.opened();
   if (!compile(candidate, judgement, module)) throw Error("a kernel that has passed no longer compiles: " + judgement.evidence.dump());
   if (!timing(candidate, module, nullptr, judgement)) throw Error("a kernel that has passed cannot be timed: " + judgement.evidence.dump());
-  return judgement.median_us;
+  return judgement.evidence.at("samples_us").get<std::vector<double>>();
 }
 
 std::vector<std::string> ProcessJudge::passing_null_candidates() {
