@@ -99,6 +99,20 @@ Finding judge_program() {
   }
 }
 
+Finding python_sandbox() {
+  const std::string judge = judge::judge_beside_program().string();
+  const CommandResult result = run_command({.arguments = {judge, "--confine", "--", "/bin/sh", "-c", "echo $AUTOKERNEL_SANDBOX"}}, 20s);
+  if (!result.status.success())
+    return {State::missing, "sandbox for Python", result.output, "Python solutions cannot be judged without it"};
+  const std::string levels = result.output.substr(0, result.output.find('\n'));
+  const bool full = levels == "bubblewrap files calls limits";
+  return {full ? State::present : State::optional_missing, "sandbox for Python",
+          "solutions are confined by " + (levels.empty() ? "nothing" : levels),
+          full ? ""
+               : "bubblewrap (Debian: apt-get install bubblewrap) and a Linux with Landlock and seccomp give all of bubblewrap, files, "
+                 "calls, limits"};
+}
+
 Finding cuda_driver() {
   try {
     const cuda::Driver& driver = cuda::driver();
@@ -166,7 +180,7 @@ const char* mark(State state) {
 }  // namespace
 
 std::vector<Finding> examine_machine() {
-  return {processor(),     cpp_compiler(), python_packages(), families(), judge_program(),
+  return {processor(),     cpp_compiler(), python_packages(), families(), judge_program(), python_sandbox(),
           shared_memory(), disk(),         cuda_driver(),     nvml(),     nvrtc()};
 }
 

@@ -78,7 +78,7 @@ Json copies(judge::JudgeProcess& process) {
     const auto floor = process.call("floor", {{"read_bytes", bytes / 2}, {"write_bytes", bytes / 2}}, floor_timeout);
     if (!floor) throw Error("the judge died: " + process.last_end());
     const Json& by = floor->at("by");
-    const char* ours = by.contains("move") ? "move" : "stream";
+    const char* ours = by.contains("move_1") ? "move_1" : "stream";
     const double our_us = by.at(ours), system_us = by.at("memcpy");
     list.push_back({{"bytes", bytes}, {"ours_us", our_us}, {"memcpy_us", system_us}, {"ratio", our_us / system_us}});
   }

@@ -99,8 +99,10 @@ const compile::Compiler& Session::compiler() {
 }
 
 judge::JudgeProcess& Session::judge_process() {
-  if (!judge_process_)
+  if (!judge_process_) {
     judge_process_ = std::make_unique<judge::JudgeProcess>(judge::judge_beside_program(), judge_opening(run_.request().device, compiler()));
+    run_.record_event({{"type", "isolation"}, {"candidates", judge_process_->opened().at("sandbox")}});
+  }
   return *judge_process_;
 }
 

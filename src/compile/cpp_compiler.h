@@ -14,6 +14,8 @@ class CppCompiler final : public Compiler {
                           const std::string& program = {});
 
   const std::filesystem::path& program() const { return program_; }
+  /// What kernels are compiled with, but for what makes a shared object of one.
+  static std::vector<std::string> flags();
 
  private:
   CppCompiler(std::filesystem::path program, std::filesystem::path include_directory, const std::filesystem::path& cache_directory);

@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::chrono::seconds check_timeout(600), time_timeout(600);  // the judge's own limits are far below
 
+constexpr int numerical_stage = 3;
+
 double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 void set_failure(Judgement& judgement, const Json& reply) {
@@ -208,7 +210,17 @@ std::vector<double> ProcessJudge::samples_us(const Candidate& candidate) {
 }
 
 std::vector<std::string> ProcessJudge::passing_null_candidates() {
-  const Json test_case = smoke_case(task_).test_case;
+  std::vector<std::string> passing = null_candidates_of(smoke_case(task_).test_case);
+  for (const StageCase& stage : later_cases(task_)) {
+    if (passing.empty()) break;
+    if (stage.stage != numerical_stage) continue;
+    const std::vector<std::string> here = null_candidates_of(stage.test_case);
+    std::erase_if(passing, [&](const std::string& name) { return std::ranges::find(here, name) == here.end(); });
+  }
+  return passing;
+}
+
+std::vector<std::string> ProcessJudge::null_candidates_of(const Json& test_case) {
   Json other_case = test_case;
   other_case["other"] = true;  // a case of its own, with a seed of its own
   const CaseFixture other = fixtures_.get(other_case);

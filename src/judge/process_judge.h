@@ -43,6 +43,7 @@ class ProcessJudge final : public Judge {
   std::vector<std::string> passing_null_candidates() override;
 
  private:
+  std::vector<std::string> null_candidates_of(const Json& test_case);
   compile::Source source_of(const Candidate& candidate) const;
   bool compile(const Candidate& candidate, Judgement& judgement, std::string& module);
   compile::Result compiled(const Candidate& candidate);

@@ -166,6 +166,29 @@ void FrontMatter::read_scratch(KernelFile& file) const {
   }
 }
 
+void FrontMatter::read_tensor_maps(KernelFile& file) const {
+  if (!root_.contains("tensormap")) return;
+  if (file.backend_ != Backend::cuda) fail("tensormap", "is for the backend cuda alone");
+  if (!root_["tensormap"].is_object()) fail("tensormap", "must hold tables: [tensormap.NAME]");
+  constexpr size_t highest_rank = 5;
+  for (const auto& [name, value] : root_["tensormap"].items()) {
+    const std::string path = "tensormap." + name;
+    check_keys(value, path, {"tensor", "box", "swizzle", "shape", "strides"});
+    TensorMap map{.name = name,
+                  .tensor = text_of(required(value, path, "tensor"), path + ".tensor"),
+                  .box = expressions(required(value, path, "box"), path + ".box", highest_rank),
+                  .swizzle_bytes = Expression::constant(0),
+                  .where = where(path)};
+    if (value.contains("swizzle")) map.swizzle_bytes = expression(value["swizzle"], path + ".swizzle");
+    if (value.contains("shape") != value.contains("strides")) fail(path, "`shape` and `strides` come together");
+    if (value.contains("shape")) {
+      map.shape = expressions(value["shape"], path + ".shape", highest_rank);
+      map.strides = expressions(value["strides"], path + ".strides", highest_rank);
+    }
+    file.tensor_maps_.push_back(std::move(map));
+  }
+}
+
 void FrontMatter::read_variants(KernelFile& file) const {
   if (!root_.contains("variant")) return;
   if (!root_["variant"].is_array()) fail("variant", "must be a list of tables: [[variant]]");
@@ -225,6 +248,7 @@ void FrontMatter::read_into(KernelFile& file) {
   read_tunables(file);
   file.plan_ = {launches(root_, "", "launch"), launches(root_, "", "prepare")};
   read_scratch(file);
+  read_tensor_maps(file);
   read_variants(file);
   read_priors(file);
   read_recipes(file);

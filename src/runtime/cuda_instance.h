@@ -39,6 +39,10 @@ class CudaInstance : public Instance {
   void weights_changed() override;
 
  private:
+  struct TensorMap {
+    kernel::ConcreteTensorMap map;
+    Slot of;
+  };
   struct Launch {
     device::cuda::CUfunction function;
     device::cuda::CUlaunchConfig config;  // but for the stream and the attributes
@@ -69,6 +73,7 @@ class CudaInstance : public Instance {
   void find_prepared(std::span<void* const> tensors, Memory& memory, device::cuda::CUstream stream, Caller& caller);
   Prepared& add_prepared(std::vector<void*> weights, Caller& caller);
   void prepare(std::span<void* const> tensors, const Memory& memory, device::cuda::CUstream stream) const;
+  uint64_t value_of(const Slot& slot, std::span<void* const> tensors, const Memory& memory) const;
   bool is_capturing(device::cuda::CUstream stream) const;
   void run(const Launch& launch, std::span<void* const> tensors, const Memory& memory, device::cuda::CUstream stream,
            bool may_overlap) const;
@@ -76,6 +81,7 @@ class CudaInstance : public Instance {
   const std::unique_ptr<PrimaryContext> context_;
   const device::cuda::Driver& driver_;
   std::unique_ptr<CudaModule> module_;
+  std::vector<TensorMap> tensor_maps_;
   std::vector<Launch> prepare_, launches_;
   Layout layout_, prepared_layout_;
 

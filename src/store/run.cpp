@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t format_version = 1;
-constexpr std::string_view hand = "hand";  // the proposer of an edited file: its text is kept, whatever came of it
+constexpr std::string_view hand = "hand", agent = "agent ";  // proposers of an edited file: its text is kept, whatever came of it
 
 std::string model_name(const std::string& model) {
   std::string name = fs::path(model.substr(0, model.rfind(':'))).stem().string();
@@ -249,7 +249,8 @@ int64_t Run::record(Trial trial, const std::string& kernel_text) {
   trial.experiment = state_->experiments + 1;
   trial.kernel_hash = content_hash(kernel_text);
   const bool kept = trial.verdict == "kept";
-  if (kept || trial.proposer == hand) write_file(state_->history_file(trial.task, trial.experiment), kernel_text);
+  if (kept || trial.proposer == hand || trial.proposer.starts_with(agent))
+    write_file(state_->history_file(trial.task, trial.experiment), kernel_text);
   state_->append(to_json(trial));
   const int64_t experiment = trial.experiment;
   const std::string task = trial.task;

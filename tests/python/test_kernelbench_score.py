@@ -102,7 +102,8 @@ def run(tmp_path):
 
 
 def request(run, verb, **more):
-    given = {"verb": verb, "source": "", "level": "", "problems": "", "run_dir": run.root, "backend": "cpu", "precision": "float32", "experiments": 1, "program": "", "json": True}
+    given = {"verb": verb, "source": "", "level": "", "problems": "", "run_dir": run.root, "backend": "cpu", "precision": "float32", "experiments": 1,
+             "program": "", "evaluation_s": 60, "json": True}
     return json.dumps({**given, **more})
 
 

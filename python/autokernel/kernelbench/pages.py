@@ -23,7 +23,8 @@ def text(score):
     parts = [heading(score), _problems_text(score["problems"])]
     parts += [_totals_text(f"verdict {verdict}, against {_named(against)}", score, verdict, against) for verdict in VERDICTS for against in AGAINST]
     degenerate = score["totals"]["all"]["kb"]["degenerate"]
-    parts.append(f"{degenerate['problems']} degenerate problems, which answers that compute nothing pass too, are in none of these tables; {degenerate['correct']} of them have a correct solution.")
+    counted = f"{degenerate['problems']} degenerate problems, which answers that compute nothing pass too, are in none of these totals"
+    parts.append(f"{counted}; {degenerate['correct']} of them have a correct solution.")
     return "\n\n".join(parts)
 
 

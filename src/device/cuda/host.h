@@ -29,7 +29,8 @@ class Host final : public device::Host {
 
  private:
   /// errors: a launch that cannot be; why.
-  Launch ready(const kernel::ConcreteLaunch& plan, const Placement& placement) const;
+  Launch ready(const kernel::ConcreteLaunch& launch, const kernel::ConcretePlan& plan, const Placement& placement) const;
+  CUdeviceptr address_of(const kernel::Argument& argument, const Placement& placement) const;
   Outcome run(const std::vector<Launch>& launches, double timeout_seconds, const Moments& moments);
   CUresult push_all();
   CUresult keep_image();

@@ -280,6 +280,24 @@ TEST_F(CudaInstanceTest, refuses_a_plan_that_does_not_fit) {
   EXPECT_THROW(make({}, "no ELF"), Error);
 }
 
+TEST_F(CudaInstanceTest, tensor_maps_are_of_the_tensors_of_the_call) {
+  recording().kernels["boxed"] = {{128, 128, 8}};
+  kernel::ConcretePlan plan;
+  plan.scratch = {{"packed", 4096, false, false}};
+  plan.tensor_maps = {{"weight boxes", tensor("weight"), Dtype::float32, {rows, columns}, {32, 1}, {1, 4}, 0},
+                      {"packed boxes", scratch("packed"), Dtype::float32, {16, 64}, {64, 1}, {2, 64}, 0}};
+  plan.launches = {launch("boxed", {{Kind::tensor_map, "packed boxes", 0, 0}, {Kind::tensor_map, "weight boxes", 0, 0}, tensor("out")})};
+  const auto instance = make(plan);
+  for (const uintptr_t weight : {0x1000, 0x7000}) {
+    call(*instance, weight);
+    const auto& launched = recording().launches.back();
+    EXPECT_EQ(launched.maps.at(0).opaque[0], 0x5000u) << "what the caller gave for the scratch";
+    EXPECT_EQ(launched.maps.at(1).opaque[0], weight);
+    EXPECT_EQ(launched.maps.at(1).opaque[4], static_cast<uint64_t>(columns));
+  }
+  EXPECT_THROW(call(*instance, 0x1004), Error);
+}
+
 TEST_F(CudaInstanceTest, what_it_holds_goes_back_when_it_is_closed) {
   auto instance = adding();
   call(*instance);
