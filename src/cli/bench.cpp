@@ -132,6 +132,7 @@ std::string bench_text(const Json& result) {
                         result.value("tflops", 0.0));
   }
   if (us > 0) text += "\n";
+  text += fmt::format("  compiled in {:.2f} s, judged in {:.2f} s\n", result.value("compile_s", 0.0), result.value("judge_s", 0.0));
   text += worst_text(evidence) + changes_text(result.at("changed"));
   if (result.contains("experiment")) {
     text += result.at("kept").get<bool>()

@@ -120,7 +120,7 @@ std::string self_test_device(const Options& options) {
 Exit crash_series(const Options& options) {
   const std::string device = self_test_device(options);
   const auto start = std::chrono::steady_clock::now();
-  const std::unique_ptr<compile::Compiler> compiler = make_compiler(device);
+  const std::unique_ptr<compile::Compiler> compiler = make_compiler(kernel::parse_backend(device));
   const Json opening = judge_opening(device, *compiler);
   const auto open = [&] {
     return std::make_unique<judge::SelfTest>(home_directory() / "playbook" / "self_test", judge::judge_beside_program(), *compiler,

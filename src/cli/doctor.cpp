@@ -13,6 +13,7 @@
 #include "bridge/worker.h"
 #include "compile/cpp_compiler.h"
 #include "compile/cuda_compiler.h"
+#include "compile/triton_server.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/process.h"
@@ -152,6 +153,15 @@ Finding nvrtc() {
   }
 }
 
+Finding triton() {
+  try {
+    const compile::TritonServer server;
+    return {State::present, "Triton", server.version() + ", compiles without a GPU", ""};
+  } catch (const Error& error) {
+    return {State::optional_missing, "Triton", error.what(), error.what_to_do() + "; needed for --backend triton only"};
+  }
+}
+
 Finding shared_memory() {
   const bool writable = ::access("/dev/shm", W_OK) == 0;
   std::error_code ignored;
@@ -181,7 +191,7 @@ const char* mark(State state) {
 
 std::vector<Finding> examine_machine() {
   return {processor(),     cpp_compiler(), python_packages(), families(), judge_program(), python_sandbox(),
-          shared_memory(), disk(),         cuda_driver(),     nvml(),     nvrtc()};
+          shared_memory(), disk(),         cuda_driver(),     nvml(),     nvrtc(),         triton()};
 }
 
 bool healthy(const std::vector<Finding>& findings) {

@@ -45,7 +45,7 @@ std::vector<std::string> exported_tasks(Session& session, const std::string& onl
 }
 
 Json compile_winner(Session& session, const kernel::Task& task, const kernel::KernelFile& file) {
-  const auto compiled = session.compiler().compile({file.text(), kernel::macros(file, task, file.defaults())});
+  const auto compiled = session.compiler(file.backend()).compile({file.text(), kernel::macros(file, task, file.defaults())});
   if (!compiled.compiled) throw Error("the kernel of " + task.id + " does not compile any more", "the compiler's message: " + compiled.log);
   return compiled.module.string();
 }
@@ -54,6 +54,8 @@ Json describe(Session& session, const std::string& id) {
   const kernel::Task task = session.run().task(id);
   const store::TaskState& state = session.run().state(id);
   const kernel::KernelFile file = kernel::KernelFile::read(session.run().best_path(id));
+  if (file.backend() == kernel::Backend::triton)
+    throw Error("the kernel of " + id + " is in Triton, which this version does not export", "search it with --backend cuda");
   const Bindings& facts = session.settings().device_facts;
   const auto workers = facts.find("workers");
   const bool on_gpu = file.backend() != kernel::Backend::cpu;

@@ -90,7 +90,8 @@ Json measure(const std::string& device, double minutes, report::Progress& progre
   const TemporaryDirectory directory("autokernel-judge-rate-");
   const kernel::Task task = task_for(device);
   progress.phase("start compiler, PyTorch and judge");
-  const auto compiler = make_compiler(device, directory.path() / "compile");  // its own cache: compiling is part of the rate
+  const auto compiler =
+      make_compiler(kernel::parse_backend(device), directory.path() / "compile");  // its own cache: compiling is part of the rate
   bridge::ProcessWorker worker({});
   WorkerFixtures fixtures([&]() -> bridge::Worker& { return worker; }, device);
   judge::JudgeProcess process(judge::judge_beside_program(), judge_opening(device, *compiler));

@@ -35,7 +35,10 @@ void add_request(CLI::App& command, Options& options) {
   command
       .add_option("--device", options.request.device, "cpu, cuda, auto (a GPU where there is one), or null (nothing is compiled or timed)")
       ->capture_default_str();
-  command.add_option("--backend", options.request.backend, "cpu, cuda or auto (the device's)")->capture_default_str();
+  command
+      .add_option("--backend", options.request.backend,
+                  "cpu, cuda, triton, both (the better of cuda and triton for each task) or auto (the device's)")
+      ->capture_default_str();
   command.add_option("--seed", options.request.seed, "of inputs, weights and the search")->capture_default_str();
   command.add_flag("--fresh", options.fresh, "start again in a new directory");
 }

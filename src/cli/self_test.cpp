@@ -29,7 +29,7 @@ Exit self_test(const Options& options) {
   if (options.crashes > 0) return crash_series(options);
   const std::string device = self_test_device(options);
   const std::filesystem::path home = home_directory();
-  const std::unique_ptr<compile::Compiler> compiler = make_compiler(device);
+  const std::unique_ptr<compile::Compiler> compiler = make_compiler(kernel::parse_backend(device));
   judge::SelfTest suite(home / "playbook" / "self_test", judge::judge_beside_program(), *compiler, judge_opening(device, *compiler));
   suite.compile_ahead(compile_threads);
   size_t caught = 0, honest_passed = 0;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "cli/opened.h"
 #include "cli/steps.h"
@@ -36,13 +37,14 @@ class Suite {
 
   /// Rows without a kernel file for the backend are left out.
   void add_tasks() {
-    const kernel::Backend backend = kernel::parse_backend(session_.run().request().backend);
-    std::erase_if(rows_, [&](const Row& row) {
-      const std::filesystem::path starter = session_.families().at(row.suite.task.family).folder / kernel::file_name(backend);
-      if (!std::filesystem::exists(starter)) return true;
-      session_.run().add_task(row.suite.task, 0, {{"us_per_call", 1.0}}, read_file(starter), backend);
-      return false;
-    });
+    const std::vector<kernel::Backend> backends = backends_of(session_.run().request());
+    for (const Row& shape : std::exchange(rows_, {})) {
+      for (const kernel::Backend backend : backends) {
+        Row row = shape;
+        row.suite.task.id = add_task(session_, shape.suite.task, backend, 0, {{"us_per_call", 1.0}});
+        if (!row.suite.task.id.empty()) rows_.push_back(std::move(row));
+      }
+    }
   }
 
   void work() {
@@ -51,7 +53,7 @@ class Suite {
       if (!state(row).baseline) unmeasured.push_back(row.suite.task);
     }
     compile_baselines_ahead(session_, unmeasured);
-    session_.settings();  // the judge is started now, and not on the first row's time
+    session_.settings();  // the judge is started by now, and not on the first row's time
     while (!stop_requested()) {
       Row* row = next();
       if (!row) return;

@@ -83,7 +83,8 @@ CppCompiler CppCompiler::find(const fs::path& include_directory, const fs::path&
 
 std::vector<std::string> CppCompiler::flags() { return {std::begin(kernel_flags), std::end(kernel_flags)}; }
 
-ProcessOptions CppCompiler::child(const Source& source, const std::string& module_name, const Limits& limits) const {
+CommandResult CppCompiler::run(const Source& source, const fs::path& directory, const std::string& module_name,
+                               const Limits& limits) const {
   std::vector<std::string> arguments = {program_.string()};
   arguments.insert(arguments.end(), std::begin(kernel_flags), std::end(kernel_flags));
   arguments.push_back("-shared");
@@ -91,7 +92,7 @@ ProcessOptions CppCompiler::child(const Source& source, const std::string& modul
   for (const auto& [name, value] : source.macros) arguments.push_back("-D" + name + "=" + value);
   arguments.insert(arguments.end(), {"kernel.cpp", "-o", module_name});
   arguments.insert(arguments.end(), std::begin(link_flags), std::end(link_flags));
-  return {.arguments = std::move(arguments), .memory_bytes = limits.memory_bytes};
+  return run_limited({.arguments = std::move(arguments), .memory_bytes = limits.memory_bytes}, limits, directory);
 }
 
 }  // namespace ak::compile

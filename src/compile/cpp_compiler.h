@@ -19,7 +19,8 @@ class CppCompiler final : public Compiler {
 
  private:
   CppCompiler(std::filesystem::path program, std::filesystem::path include_directory, const std::filesystem::path& cache_directory);
-  ProcessOptions child(const Source& source, const std::string& module_name, const Limits& limits) const override;
+  CommandResult run(const Source& source, const std::filesystem::path& directory, const std::string& module_name,
+                    const Limits& limits) const override;
 
   std::filesystem::path program_, include_directory_;
 };

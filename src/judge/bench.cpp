@@ -81,6 +81,7 @@ void Bench::lay_out(uint64_t seed) {
   int64_t at = 0;
   for (Buffer& each : buffers_) {
     each.begin = align(at + zone_bytes, page_bytes) + line_bytes * static_cast<int64_t>(random() % (page_bytes / line_bytes));
+    if (each.kind == Kind::scratch) each.begin = align(each.begin, plan_.scratch[each.index].alignment);
     each.pointer += each.begin;
     at = each.begin + each.bytes;
   }

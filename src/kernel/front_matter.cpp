@@ -123,7 +123,7 @@ void FrontMatter::read_tunables(KernelFile& file) const {
 }
 
 Launch FrontMatter::launch(const Json& value, const std::string& path) const {
-  check_keys(value, path, {"kernel", "grid", "block", "shared", "args", "when", "overlap", "cluster", "cooperative"});
+  check_keys(value, path, {"kernel", "grid", "block", "shared", "args", "when", "overlap", "cluster", "cooperative", "constexprs"});
   Launch launch;
   launch.where = where(path);
   launch.kernel = text_of(required(value, path, "kernel"), path + ".kernel");
@@ -136,6 +136,11 @@ Launch FrontMatter::launch(const Json& value, const std::string& path) const {
   if (value.contains("cluster")) launch.cluster = expressions(value["cluster"], path + ".cluster", 3);
   if (value.contains("shared")) launch.shared_bytes = expression(value["shared"], path + ".shared");
   if (value.contains("when")) launch.when = expression(value["when"], path + ".when");
+  if (value.contains("constexprs")) {
+    if (!value["constexprs"].is_object()) fail(path + ".constexprs", "must be a table of expressions");
+    for (const auto& [name, each] : value["constexprs"].items())
+      launch.constexprs.emplace(name, expression(each, path + ".constexprs." + name));
+  }
   launch.overlap = value.value("overlap", false);
   launch.cooperative = value.value("cooperative", false);
   return launch;
@@ -214,6 +219,17 @@ void FrontMatter::read_recipes(KernelFile& file) const {
   }
 }
 
+/// Triton chooses blocks, shared memory and clusters by itself; the other compilers know no constexpr.
+void FrontMatter::check_backend(const KernelFile& file, const std::vector<Launch>& launches) const {
+  for (const Launch& launch : launches) {
+    const bool sized = !launch.block.empty() || launch.shared_bytes || !launch.cluster.empty();
+    if (file.backend_ == Backend::triton && sized)
+      throw Error(launch.where + ": block, shared and cluster of a Triton kernel follow from its source, NUM_WARPS and NUM_CTAS");
+    if (file.backend_ != Backend::triton && !launch.constexprs.empty())
+      throw Error(launch.where + ": constexprs are for Triton; write a tunable, or an argument");
+  }
+}
+
 Point FrontMatter::prior_point(const KernelFile& file, const Json& value, const std::string& path) const {
   if (!value.is_object() || value.empty()) fail(path, "must be a table of tunables");
   Point point;
@@ -253,6 +269,14 @@ void FrontMatter::read_into(KernelFile& file) {
   read_priors(file);
   read_recipes(file);
   if (file.plan_.launches.empty()) fail("", "needs at least one [[launch]]");
+  if (file.backend_ == Backend::triton && root_.contains("tensormap"))
+    fail("tensormap", "a Triton kernel makes its descriptors itself, with tl.make_tensor_descriptor");
+  check_backend(file, file.plan_.launches);
+  check_backend(file, file.plan_.prepares);
+  for (const Variant& variant : file.variants_) {
+    check_backend(file, variant.plan.launches);
+    check_backend(file, variant.plan.prepares);
+  }
 }
 
 }  // namespace ak::kernel

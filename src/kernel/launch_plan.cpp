@@ -18,7 +18,11 @@ std::array<int64_t, 3> evaluate3(const std::vector<Expression>& expressions, con
 class Concretiser {
  public:
   Concretiser(const KernelFile& file, const Task& task, const Binding& binding, const Bindings& names)
-      : file_(file), task_(task), binding_(binding), names_(names) {}
+      : file_(file),
+        task_(task),
+        binding_(binding),
+        names_(names),
+        aligned_(file.backend() == Backend::triton && binding.layout != "misaligned") {}
 
   ConcretePlan run() const {
     const Plan& plan = file_.plan(names_);
@@ -58,7 +62,7 @@ class Concretiser {
   }
 
   ConcreteTensorMap concrete(const TensorMap& map) const {
-    ConcreteTensorMap result{.name = map.name, .tensor = argument(map.tensor, map.where), .box = evaluate(map.box)};
+    ConcreteTensorMap result{.name = map.name, .tensor = argument(map.tensor, names_, map.where), .box = evaluate(map.box)};
     result.swizzle_bytes = map.swizzle_bytes.evaluate(names_);
     if (result.tensor.kind == Argument::Kind::scratch) {
       const auto& all = file_.scratch();
@@ -113,14 +117,17 @@ class Concretiser {
   ConcreteLaunch concrete(const Launch& launch) const {
     ConcreteLaunch result;
     result.kernel = launch.kernel;
-    result.grid = evaluate3(launch.grid, names_);
-    result.block = evaluate3(launch.block, names_);
-    result.cluster = evaluate3(launch.cluster, names_);
-    result.shared_bytes = launch.shared_bytes ? launch.shared_bytes->evaluate(names_) : 0;
+    for (const auto& [name, expression] : launch.constexprs) result.constexprs[name] = expression.evaluate(names_);
+    Bindings names = names_;
+    for (const auto& [name, value] : result.constexprs) names[name] = value;
+    result.grid = evaluate3(launch.grid, names);
+    result.block = evaluate3(launch.block, names);
+    result.cluster = evaluate3(launch.cluster, names);
+    result.shared_bytes = launch.shared_bytes ? launch.shared_bytes->evaluate(names) : 0;
     result.overlap = launch.overlap;
     result.cooperative = launch.cooperative;
     check_extents(launch, result);
-    for (const std::string& text : launch.arguments) result.arguments.push_back(argument(text, launch.where));
+    for (const std::string& text : launch.arguments) result.arguments.push_back(argument(text, names, launch.where));
     return result;
   }
 
@@ -136,20 +143,21 @@ class Concretiser {
     if (result.shared_bytes < 0) throw Error(launch.where + ": the shared memory of " + launch.kernel + " is negative");
   }
 
-  Argument argument(const std::string& text, const std::string& where) const {
+  Argument argument(const std::string& text, const Bindings& names, const std::string& where) const {
     for (const Tensor& tensor : task_.tensors) {
-      if (tensor.name == text) return {tensor.absent ? Argument::Kind::null : Argument::Kind::tensor, text, 0, 0};
+      if (tensor.name == text)
+        return {tensor.absent ? Argument::Kind::null : Argument::Kind::tensor, text, 0, 0, aligned_ && !tensor.absent};
     }
     for (const Scratch& scratch : file_.scratch()) {
-      if (scratch.name == text) return {Argument::Kind::scratch, text, 0, 0};
+      if (scratch.name == text) return {Argument::Kind::scratch, text, 0, 0, file_.backend() == Backend::triton};
     }
     for (const TensorMap& map : file_.tensor_maps()) {
       if (map.name == text) return {.kind = Argument::Kind::tensor_map, .name = text};
     }
     const auto scalar = task_.scalars.find(text);
     if (scalar != task_.scalars.end() && std::holds_alternative<double>(scalar->second))
-      return {Argument::Kind::real, text, 0, std::get<double>(scalar->second)};
-    return {Argument::Kind::integer, {}, Expression::parse(text, where).evaluate(names_), 0};
+      return {Argument::Kind::real, text, 0, std::get<double>(scalar->second), false};
+    return {Argument::Kind::integer, {}, Expression::parse(text, where).evaluate(names), 0, false};
   }
 
   Dtype dtype_of(const Scratch& scratch) const { return scratch.dtype == "T" ? task_.dtype : parse_dtype(scratch.dtype); }
@@ -172,29 +180,37 @@ class Concretiser {
   const Task& task_;
   const Binding& binding_;
   const Bindings& names_;
+  const bool aligned_;  // tensors, as far as Triton is told
 };
+
+Json pointer(const char* kind, const Argument& argument) {
+  Json json = {{kind, argument.name}};
+  if (argument.aligned) json["aligned"] = true;
+  return json;
+}
 
 Json to_json(const Argument& argument) {
   switch (argument.kind) {
-    case Argument::Kind::tensor: return {{"tensor", argument.name}};
-    case Argument::Kind::scratch: return {{"scratch", argument.name}};
+    case Argument::Kind::tensor: return pointer("tensor", argument);
+    case Argument::Kind::scratch: return pointer("scratch", argument);
     case Argument::Kind::tensor_map: return {{"tensor_map", argument.name}};
     case Argument::Kind::null: return {{"null", argument.name}};
     case Argument::Kind::integer: return {{"int", argument.integer}};
+    case Argument::Kind::integer32: return {{"int32", argument.integer}};
     case Argument::Kind::real: return {{"float", argument.real}};
   }
   AK_CHECK(false, "every kind of argument has a form");
 }
 
 Argument argument_from_json(const Json& json) {
-  const std::string key = json.begin().key();
-  const Json& value = json.begin().value();
-  if (key == "tensor") return {Argument::Kind::tensor, value, 0, 0};
-  if (key == "scratch") return {Argument::Kind::scratch, value, 0, 0};
-  if (key == "tensor_map") return {Argument::Kind::tensor_map, value, 0, 0};
-  if (key == "null") return {Argument::Kind::null, value, 0, 0};
-  if (key == "float") return {Argument::Kind::real, {}, 0, value};
-  return {Argument::Kind::integer, {}, json.at("int"), 0};
+  const bool aligned = json.value("aligned", false);
+  if (json.contains("tensor")) return {Argument::Kind::tensor, json["tensor"], 0, 0, aligned};
+  if (json.contains("scratch")) return {Argument::Kind::scratch, json["scratch"], 0, 0, aligned};
+  if (json.contains("tensor_map")) return {Argument::Kind::tensor_map, json["tensor_map"], 0, 0, false};
+  if (json.contains("null")) return {Argument::Kind::null, json["null"], 0, 0, false};
+  if (json.contains("float")) return {Argument::Kind::real, {}, 0, json["float"], false};
+  if (json.contains("int32")) return {Argument::Kind::integer32, {}, json["int32"], 0, false};
+  return {Argument::Kind::integer, {}, json.at("int"), 0, false};
 }
 
 Json to_json(const std::vector<ConcreteLaunch>& launches) {
@@ -209,6 +225,7 @@ Json to_json(const std::vector<ConcreteLaunch>& launches) {
                     {"shared", launch.shared_bytes},
                     {"overlap", launch.overlap},
                     {"cooperative", launch.cooperative},
+                    {"image", launch.image},
                     {"arguments", std::move(arguments)}});
   }
   return list;
@@ -225,6 +242,7 @@ std::vector<ConcreteLaunch> launches_from_json(const Json& json) {
     launch.shared_bytes = each.at("shared");
     launch.overlap = each.at("overlap");
     launch.cooperative = each.at("cooperative");
+    launch.image = each.at("image");
     for (const Json& argument : each.at("arguments")) launch.arguments.push_back(argument_from_json(argument));
     launches.push_back(std::move(launch));
   }
@@ -253,6 +271,7 @@ Bindings plan_names(const Task& task, const Binding& binding, const Point& point
   Bindings names = device_facts;
   for (const auto& [name, value] : task.names(binding)) names[name] = value;
   for (const auto& [name, value] : point) names[name] = value;
+  names["aligned"] = binding.layout == "misaligned" ? 0 : 1;
   return names;
 }
 
@@ -266,7 +285,11 @@ ConcretePlan make_concrete(const KernelFile& file, const Task& task, const Bindi
 Json to_json(const ConcretePlan& plan) {
   Json scratch = Json::array();
   for (const ConcreteScratch& each : plan.scratch) {
-    scratch.push_back({{"name", each.name}, {"bytes", each.bytes}, {"zeroed", each.zeroed}, {"per_worker", each.per_worker}});
+    scratch.push_back({{"name", each.name},
+                       {"bytes", each.bytes},
+                       {"zeroed", each.zeroed},
+                       {"per_worker", each.per_worker},
+                       {"alignment", each.alignment}});
   }
   Json maps = Json::array();
   for (const ConcreteTensorMap& map : plan.tensor_maps) maps.push_back(to_json(map));
@@ -281,7 +304,7 @@ ConcretePlan concrete_plan_from_json(const Json& json) {
     ConcretePlan plan{launches_from_json(json.at("launches")), launches_from_json(json.at("prepare")), {}, {}};
     for (const Json& each : json.at("tensor_maps")) plan.tensor_maps.push_back(tensor_map_from_json(each));
     for (const Json& each : json.at("scratch"))
-      plan.scratch.push_back({each.at("name"), each.at("bytes"), each.at("zeroed"), each.at("per_worker")});
+      plan.scratch.push_back({each.at("name"), each.at("bytes"), each.at("zeroed"), each.at("per_worker"), each.at("alignment")});
     return plan;
   } catch (const Json::exception& error) {
     throw Error(std::string("a plan is malformed: ") + error.what());

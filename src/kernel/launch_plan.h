@@ -12,10 +12,13 @@
 namespace ak::kernel {
 
 struct Argument {
-  enum class Kind { tensor, scratch, tensor_map, null, integer, real } kind = Kind::integer;
+  enum class Kind { tensor, scratch, tensor_map, null, integer, integer32, real } kind = Kind::integer;
   std::string name;  // of the tensor, scratch or tensor map
   int64_t integer = 0;
   double real = 0;
+  bool aligned = false;  // the module takes the pointer to be a multiple of vector_bytes
+
+  static constexpr int64_t vector_bytes = 16;
 };
 
 struct ConcreteLaunch {
@@ -24,6 +27,8 @@ struct ConcreteLaunch {
   int64_t shared_bytes = 0;
   bool overlap = false, cooperative = false;
   std::vector<Argument> arguments;
+  int64_t image = 0;                          // of the module's, where it has several
+  std::map<std::string, int64_t> constexprs;  // what the compiler is told of the launch; no part of the JSON
 
   int64_t blocks() const { return grid[0] * grid[1] * grid[2]; }
 };
@@ -32,6 +37,7 @@ struct ConcreteScratch {
   std::string name;
   int64_t bytes = 0;  // of one worker, if per_worker
   bool zeroed = false, per_worker = false;
+  int64_t alignment = 1;  // bytes, where more is needed than any buffer has
 };
 
 /// A descriptor for bulk copies of boxes of a tensor. Where the tensor is absent or has no elements, it describes nothing.

@@ -22,6 +22,11 @@ constexpr int64_t alignment_bytes = 256;  // of buffers: what cuMemAlloc gives, 
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
+bool aligned(std::span<void* const> tensors) {
+  constexpr uintptr_t unit = kernel::Argument::vector_bytes;
+  return std::ranges::all_of(tensors, [](const void* tensor) { return reinterpret_cast<uintptr_t>(tensor) % unit == 0; });
+}
+
 bool overlaps(const std::vector<CUlaunchAttribute>& attributes) {
   return !attributes.empty() && attributes.back().id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
 }
@@ -29,7 +34,7 @@ bool overlaps(const std::vector<CUlaunchAttribute>& attributes) {
 }  // namespace
 
 CudaInstance::CudaInstance(CallSite site, const kernel::ConcretePlan& plan, std::unique_ptr<PrimaryContext> context,
-                           const std::string& image, const std::vector<std::string>& weights)
+                           const std::vector<std::string>& images, const std::vector<std::string>& weights)
     : Instance(DeviceType::cuda, std::move(site), plan, weights), context_(std::move(context)), driver_(context_->driver()) {
   if (std::ranges::any_of(plan.scratch, &kernel::ConcreteScratch::per_worker)) throw Error("scratch for one worker is for the CPU");
   for (const kernel::ConcreteTensorMap& map : plan.tensor_maps) tensor_maps_.push_back({map, slot_of(map.tensor)});
@@ -37,7 +42,7 @@ CudaInstance::CudaInstance(CallSite site, const kernel::ConcretePlan& plan, std:
   prepared_layout_ = lay_out(prepared_buffers());
   const CurrentContext current(*context_);
   const BesideCapture beside(driver_);
-  module_ = std::make_unique<CudaModule>(image, *context_);
+  module_ = std::make_unique<CudaModule>(images, *context_);
   prepare_ = resolve(plan.prepares);
   launches_ = resolve(plan.launches);
 }
@@ -75,6 +80,10 @@ void CudaInstance::zero(CUdeviceptr memory, const Layout& layout, CUstream strea
 }
 
 void CudaInstance::call(std::span<void* const> inputs, std::span<void* const> outputs, CUstream stream, Caller& caller) {
+  if (unaligned_ && !(aligned(inputs) && aligned(outputs))) {
+    unaligned_->call(inputs, outputs, stream, caller);
+    return count_call();
+  }
   std::array<void*, max_tensors> tensors;
   AK_CHECK(inputs.size() + outputs.size() <= tensors.size(), "the constructor refuses sites with more tensors");
   std::ranges::copy(outputs, std::ranges::copy(inputs, tensors.begin()).out);
@@ -173,6 +182,7 @@ void CudaInstance::run(const Launch& launch, std::span<void* const> tensors, con
 void CudaInstance::weights_changed() {
   const std::lock_guard lock(prepared_mutex_);
   for (const auto& prepared : prepared_) prepared->stale = true;
+  if (unaligned_) unaligned_->weights_changed();
 }
 
 }  // namespace ak::runtime

@@ -26,10 +26,13 @@ class Caller {
 
 class CudaInstance : public Instance {
  public:
-  /// `image`: the cubin. `weights`: the tensors of role weight, whose content [[prepare]] launches read.
+  /// `images`: the cubins. `weights`: the tensors of role weight, whose content [[prepare]] launches read.
   /// errors: a plan that does not fit the module, the device or the call site.
-  CudaInstance(CallSite site, const kernel::ConcretePlan& plan, std::unique_ptr<PrimaryContext> context, const std::string& image,
-               const std::vector<std::string>& weights);
+  CudaInstance(CallSite site, const kernel::ConcretePlan& plan, std::unique_ptr<PrimaryContext> context,
+               const std::vector<std::string>& images, const std::vector<std::string>& weights);
+
+  /// What calls go to whose tensors do not all begin at multiples of 16 bytes, where the module relies on that.
+  void set_unaligned(std::unique_ptr<CudaInstance> instance) { unaligned_ = std::move(instance); }
 
   int device_index() const { return context_->index(); }
 
@@ -84,6 +87,8 @@ class CudaInstance : public Instance {
   std::vector<TensorMap> tensor_maps_;
   std::vector<Launch> prepare_, launches_;
   Layout layout_, prepared_layout_;
+
+  std::unique_ptr<CudaInstance> unaligned_;
 
   std::mutex prepared_mutex_;
   std::vector<std::unique_ptr<Prepared>> prepared_;

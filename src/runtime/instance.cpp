@@ -54,7 +54,8 @@ std::vector<Instance::Slot> Instance::slots_of(const ConcreteLaunch& launch) con
 
 Instance::Slot Instance::slot_of(const Argument& argument) const {
   switch (argument.kind) {
-    case Argument::Kind::integer: return {Slot::Kind::value, 0, std::bit_cast<uint64_t>(argument.integer)};
+    case Argument::Kind::integer:
+    case Argument::Kind::integer32: return {Slot::Kind::value, 0, std::bit_cast<uint64_t>(argument.integer)};
     case Argument::Kind::real: return {Slot::Kind::value, 0, std::bit_cast<uint32_t>(static_cast<float>(argument.real))};
     case Argument::Kind::null: return {Slot::Kind::value, 0, 0};
     case Argument::Kind::tensor_map: return {Slot::Kind::tensor_map, position_in(tensor_map_names_, argument.name), 0};

@@ -21,7 +21,7 @@ int64_t product(const std::array<int64_t, 3>& extents) { return extents[0] * ext
 
 size_t parameter_bytes(Argument::Kind kind) {
   if (kind == Argument::Kind::tensor_map) return sizeof(CUtensorMap);
-  return kind == Argument::Kind::real ? sizeof(float) : sizeof(uint64_t);
+  return kind == Argument::Kind::real || kind == Argument::Kind::integer32 ? sizeof(uint32_t) : sizeof(uint64_t);
 }
 
 CUtensorMapDataType data_type(Dtype dtype) {

@@ -69,7 +69,7 @@ class CudaInstanceTest : public testing::Test {
   }
   std::unique_ptr<CudaInstance> make(const kernel::ConcretePlan& plan, const std::string& code = image) {
     const CallSite site{{spec("x", {rows, columns}), spec("weight", {columns})}, {spec("out", {rows, columns})}, {}, {}};
-    return std::make_unique<CudaInstance>(site, plan, std::make_unique<PrimaryContext>(0, driver_), code,
+    return std::make_unique<CudaInstance>(site, plan, std::make_unique<PrimaryContext>(0, driver_), std::vector<std::string>{code},
                                           std::vector<std::string>{"weight"});
   }
   std::unique_ptr<CudaInstance> with_launch(const ConcreteLaunch& made) {
@@ -126,6 +126,24 @@ TEST_F(CudaInstanceTest, a_launch_has_the_grid_the_arguments_and_the_stream_of_i
   EXPECT_EQ(launched().context, "primary");
   EXPECT_TRUE(recording().contexts.empty());
   EXPECT_EQ(instance->calls(), 1);
+}
+
+TEST_F(CudaInstanceTest, integers_of_32_bits_are_passed_as_such) {
+  recording().kernels["narrow"] = {.parameters = {8, 4, 8}};
+  const auto instance = with_launch(launch("narrow", {tensor("x"), {Kind::integer32, {}, -7, 0}, integer(1LL << 40)}));
+  call(*instance);
+  EXPECT_THAT(launched().arguments, ElementsAre(0x100, std::bit_cast<uint32_t>(int32_t{-7}), uint64_t{1} << 40));
+  EXPECT_THAT(error_of(launch("narrow", {tensor("x"), integer(1), integer(2)})), HasSubstr("not of the type"));
+}
+
+TEST_F(CudaInstanceTest, calls_with_an_unaligned_tensor_go_to_the_other_module) {
+  const auto instance = with_launch(launch("scale", {tensor("x"), tensor("out"), integer(1), real(1)}));
+  instance->set_unaligned(with_launch(launch("split", {tensor("x"), tensor("weight"), tensor("out")})));
+  call(*instance);
+  EXPECT_THAT(log(), ElementsAre("launch scale"));
+  call(*instance, 0x208);
+  EXPECT_THAT(log(), ElementsAre("launch split"));
+  EXPECT_EQ(instance->calls(), 2);
 }
 
 TEST_F(CudaInstanceTest, attributes_are_those_that_the_plan_asks_for) {
