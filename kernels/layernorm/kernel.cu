@@ -239,7 +239,8 @@ struct Row {
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
-    layernorm_warps(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias, T* __restrict__ out, int64_t M, int64_t N, int64_t x_row, int64_t out_row, int64_t lanes, float eps) {
+    layernorm_warps(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias, T* __restrict__ out, int64_t M,
+                  int64_t N, int64_t x_row, int64_t out_row, int64_t lanes, float eps) {
   ak::wait_for_previous_launch();
   ak::rows_in_warps<SHORT, AK_DIM_N>(Row{weight, bias, N, eps}, ak::Rows<T>{x, out, M, N, x_row, out_row}, static_cast<int>(lanes));
 }
@@ -250,14 +251,16 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
 #define LIMITS __launch_bounds__(THREADS)
 #endif
 extern "C" __global__ void LIMITS
-    layernorm_block(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias, T* __restrict__ out, int64_t M, int64_t N, int64_t x_row, int64_t out_row, float eps) {
+    layernorm_block(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias, T* __restrict__ out, int64_t M,
+                  int64_t N, int64_t x_row, int64_t out_row, float eps) {
   ak::wait_for_previous_launch();
   ak::rows_in_blocks<VECTORS, AK_DIM_N, THREADS, CLUSTER>(Row{weight, bias, N, eps}, ak::Rows<T>{x, out, M, N, x_row, out_row});
 }
 
 #if STAGES > 0
 extern "C" __global__ void LIMITS
-    layernorm_ahead(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias, T* __restrict__ out, int64_t M, int64_t N, int64_t x_row, int64_t out_row, float eps) {
+    layernorm_ahead(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias, T* __restrict__ out, int64_t M,
+                  int64_t N, int64_t x_row, int64_t out_row, float eps) {
   ak::wait_for_previous_launch();
   ak::rows_ahead<VECTORS, AK_DIM_N, THREADS, STAGES>(Row{weight, bias, N, eps}, ak::Rows<T>{x, out, M, N, x_row, out_row});
 }
