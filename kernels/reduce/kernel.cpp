@@ -12,8 +12,9 @@ DEEP     = { values = [1, 4, 8, 16, 32],              default = 8,     tier = 3 
 PREFETCH = { values = [0, 256, 1024, 4096],           default = 4096,  tier = 2 }   # bytes ahead in a row; 0 leaves it to the machine
 VECTOR   = { values = [1, 2],                         default = 1,     tier = 5 }   # the widest register, or half of it
 
-[scratch.parts]                               # results of the parts of a split reduction, each of 8 bytes or of 16 with its place, part by
-part dtype = "int64" shape = ["max(cdiv(N, SPAN), cdiv(N, DEPTH)) * OUTER * INNER * (OP == 4 || OP == 5 ? 2 : 1)"]
+[scratch.parts]                               # results of the parts of a split reduction, part by part: 8 bytes each, or 16 with a place
+dtype = "int64"
+shape = ["max(cdiv(N, SPAN), cdiv(N, DEPTH)) * OUTER * INNER * (OP == 4 || OP == 5 ? 2 : 1)"]
 
 # The rows of a matrix, contiguous: along each row.
 [[variant]]
@@ -41,7 +42,7 @@ when = "INNER == 1 && N <= DEPTH"
 kernel = "reduce_columns"
 grid   = ["cdiv(OUTER, COLUMNS)"]
 args   = ["x", "out", "index", "1", "N", "OUTER", "x.stride(0)", "x.stride(1)", "x.stride(0)", "out.stride(0) + index.stride(0)",
-"out.stride(0) + index.stride(0)"]
+          "out.stride(0) + index.stride(0)"]
 [[variant]]
 when = "INNER == 1"
 [[variant.launch]]
@@ -51,8 +52,8 @@ args   = ["x", "parts", "1", "N", "OUTER", "x.stride(0)", "x.stride(1)", "x.stri
 [[variant.launch]]
 kernel = "reduce_parts"
 grid   = ["cdiv(OUTER, COLUMNS)"]
-args   = ["parts", "out", "index", "cdiv(N, DEPTH)", "1", "OUTER", "N", "out.stride(0) + index.stride(0)", "out.stride(0) +
-index.stride(0)"]
+args   = ["parts", "out", "index", "cdiv(N, DEPTH)", "1", "OUTER", "N", "out.stride(0) + index.stride(0)",
+          "out.stride(0) + index.stride(0)"]
 
 # A dimension in the middle.
 [[variant]]
@@ -61,7 +62,7 @@ when = "N <= DEPTH"
 kernel = "reduce_columns"
 grid   = ["OUTER * cdiv(INNER, COLUMNS)"]
 args   = ["x", "out", "index", "OUTER", "N", "INNER", "x.stride(0)", "x.stride(1)", "x.stride(2)", "out.stride(0) + index.stride(0)",
-"out.stride(1) + index.stride(1)"]
+          "out.stride(1) + index.stride(1)"]
 
 [[launch]]
 kernel = "reduce_column_parts"
@@ -70,8 +71,8 @@ args   = ["x", "parts", "OUTER", "N", "INNER", "x.stride(0)", "x.stride(1)", "x.
 [[launch]]
 kernel = "reduce_parts"
 grid   = ["OUTER * cdiv(INNER, COLUMNS)"]
-args   = ["parts", "out", "index", "cdiv(N, DEPTH)", "OUTER", "INNER", "N", "out.stride(0) + index.stride(0)", "out.stride(1) +
-index.stride(1)"]
+args   = ["parts", "out", "index", "cdiv(N, DEPTH)", "OUTER", "INNER", "N", "out.stride(0) + index.stride(0)",
+          "out.stride(1) + index.stride(1)"]
 
 [[recipe]]
 name = "enough blocks"

@@ -35,6 +35,17 @@ def release(device):
         torch.cuda.empty_cache()
 
 
+def is_broken():
+    """Whether this process has lost its CUDA context: an earlier fault, and every call from then on fails with it."""
+    if not torch.cuda.is_initialized():
+        return False
+    try:
+        torch.cuda.synchronize()
+        return False
+    except RuntimeError:
+        return True
+
+
 def tf32():
     """Whether float32 matrix products may use TF32, here and so in every baseline and fixture of this process."""
     return torch.backends.cuda.matmul.fp32_precision == "tf32"

@@ -31,6 +31,7 @@ _CALIBRATIONS = 15
 _LEAST_TIMED_ROUNDS = 5
 _DISAGREEMENT_US = 300.0  # between a child's own clock and ours, beyond what a call that does nothing shows
 _DISAGREEMENT_SHARE = 0.5
+_SLOWED = 1.25
 _REMEMBERED_BYTES = 1 << 28  # of a solution's earlier outputs, kept to recognise one that comes again
 
 
@@ -127,9 +128,13 @@ class _Party:
         self.wide = memory.views(data, wide, places[second:])
         self._attached = (inputs, spec, outputs, wide)
 
-    def call(self, seed, verb="run"):
-        """(the child's answer, microseconds until it came) of one call, the cache empty before it and the outputs poisoned."""
-        hidden = [_hide(tensor) for tensor in self.inputs]
+    def call(self, seed, verb="run", originals=None):
+        """(the child's answer, microseconds until it came) of one call, the cache empty before it and the outputs poisoned.
+
+        The child stands still until the clock runs; `originals` are written into its inputs meanwhile.
+        """
+        self.child.pause()
+        hidden = [_hand_over(tensor, original) for tensor, original in zip(self.inputs, originals or self.inputs)]
         for tensor in self.outputs:
             _bytes(tensor).random_(0, 256)
         self.flush()
@@ -139,6 +144,7 @@ class _Party:
         for restore in hidden:
             restore()
         devices.synchronise(self.device)
+        self.child.resume()
         self.child.send(verb, **arguments)
         reply = self.child.answer(self.limits["call_seconds"], verb)
         return reply, (time.perf_counter_ns() - begin) / 1000
@@ -248,6 +254,8 @@ class _Trial:
             if time.monotonic() - begin > seconds and len(solution) >= _LEAST_TIMED_ROUNDS:
                 break
         self._compare_clocks(reference, solution)
+        if self.oracle.device.type == "cuda":
+            self._compare_with_alone(reference)
         self._conclude(reference, solution)
 
     def _conclude(self, reference, solution):
@@ -271,6 +279,16 @@ class _Trial:
         if typical > max(_DISAGREEMENT_US, _DISAGREEMENT_SHARE * own_us, spread):
             raise Refusal("cheating", f"its own clock says {own_us:.0f} us a call, ours {own_us + typical:.0f} us", "clocks disagree")
 
+    def _compare_with_alone(self, reference):
+        """What a solution leaves running on a GPU slows the reference; without the solution's process it is as fast as it is."""
+        self.party.child.close()
+        self.oracle.call(0)
+        alone = statistics.median(_microseconds(self.oracle.call(0)[0]) for _ in range(_LEAST_TIMED_ROUNDS))
+        beside = statistics.median(own for own, _ in reference)
+        self.evidence["reference_alone_us"] = alone
+        if beside > _SLOWED * alone + _DISAGREEMENT_US:
+            raise Refusal("cheating", f"the reference takes {alone:.0f} us, and {beside:.0f} us beside the solution", "slows the reference")
+
     def _outside(self, pair):
         return max(pair[1] - self.oracle.overhead_us, 1e-3)
 
@@ -282,16 +300,16 @@ class _Trial:
         else:
             oracle.draw()
         party.attach(oracle.described, oracle.spec, oracle.described_outputs)
-        for theirs, original in zip(party.inputs, oracle.inputs):
-            theirs.copy_(original)
         seed = secrets.randbits(31)
-        wide = oracle.in_float64(seed)
-        replies, times, got = {}, {}, []
-        for each in (oracle, party) if self.round % 2 else (party, oracle):
-            replies[each], outside = each.call(seed)
-            times[each] = (_microseconds(replies[each]), outside)
-            if each is party:
-                got = [view.clone() for view in party.outputs]
+        replies, times = {}, {}
+        replies[party], outside = party.call(seed, originals=oracle.inputs)
+        times[party] = (_microseconds(replies[party]), outside)
+        got = [view.clone() for view in party.outputs]
+        party.child.pause()
+        wide = oracle.in_float64(seed)  # before the reference, which may change its inputs; after the solution, which cannot find it so
+        replies[oracle], outside = oracle.call(seed)
+        times[oracle] = (_microseconds(replies[oracle]), outside)
+        party.child.resume()
         self.round += 1
         self.evidence["rounds"] = self.round
         self._check_manners(replies[party], replies[oracle])
@@ -341,13 +359,18 @@ class _Trial:
         self.earlier = [*self.earlier, got][-max(1, _REMEMBERED_BYTES // max(size, 1)) :]
 
 
-def _hide(tensor):
-    """Put other values at some places; a function that puts the right ones back."""
-    if tensor.numel() < 4 * _DECOYS or not tensor.is_floating_point():
+def _hand_over(tensor, original):
+    """Write the original, but for some places; a function that puts those right. A GPU does not stand still with its process."""
+    if original.numel() < 4 * _DECOYS or not original.is_floating_point():
+        if tensor is not original:
+            tensor.copy_(original)
         return lambda: None
-    places = torch.randint(tensor.numel(), (_DECOYS,), device=tensor.device)
-    right = tensor[places].clone()
-    tensor[places] = tensor[torch.randint(tensor.numel(), (_DECOYS,), device=tensor.device)].clone()
+    places = torch.randint(original.numel(), (_DECOYS,), device=original.device)
+    right = original[places].clone()
+    original[places] = original[torch.randint(original.numel(), (_DECOYS,), device=original.device)].clone()
+    if tensor is not original:
+        tensor.copy_(original)
+        original[places] = right
 
     def restore():
         tensor[places] = right

@@ -23,6 +23,7 @@ from autokernel.errors import WorkerError, environment_error
 _LARGEST_REPLY = 1 << 20
 _GREETING_SECONDS = 120
 _LOG_TAIL = 2000
+_STOPPING_SECONDS = 1e-3
 _KEPT_VARIABLES = ("PATH", "LANG", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 
 
@@ -122,6 +123,20 @@ class Child:
             "PYTHONDONTWRITEBYTECODE": "1",
         }
 
+    def pause(self):
+        """Stop every process of the child: while another is timed, and while its inputs are written."""
+        self._signal(signal.SIGSTOP)
+        with contextlib.suppress(ChildProcessError):
+            os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        time.sleep(_STOPPING_SECONDS)  # the others of its group
+
+    def resume(self):
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
     def ask(self, verb, seconds=None, **arguments):
         """The answer to a verb. errors: Refusal for what the child refused, for its death and for its silence."""
         self.send(verb, **arguments)
@@ -180,9 +195,10 @@ class Child:
         return (self.directory / "log").read_bytes()[-_LOG_TAIL:].decode(errors="replace")
 
     def close(self):
-        """End the process and all it started, give the memory back, remove its directory."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        """End the process and all it started, give the memory back, remove its directory. The second time does nothing."""
+        if self._log.closed:
+            return
+        self._signal(signal.SIGKILL)
         self.process.wait()
         for descriptor in (self._requests, self._replies):
             os.close(descriptor)

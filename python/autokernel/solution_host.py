@@ -311,7 +311,9 @@ def _storage_of(tensor):
 
 
 def _widened(leaf):
-    return leaf.double() if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else leaf
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    return leaf.to(torch.float64, copy=True) if leaf.is_floating_point() else leaf.clone()
 
 
 def _alike(leaves, others):

@@ -39,8 +39,20 @@ def main():
 
     session = Session()
     while (request := _receive()) is not None:
-        _send(_answer(session, request))
+        reply = _answer(session, request)
+        broken = "error" in reply and _is_broken()
+        if broken:
+            reply["error"].update(kind="environment", message=f"the GPU's context broke: {reply['error']['message']}", ends=True)
+        _send(reply)
+        if broken:
+            return 1
     return 0
+
+
+def _is_broken():
+    from autokernel import device
+
+    return device.is_broken()
 
 
 def _greeting():

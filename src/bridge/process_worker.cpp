@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "bridge/python.h"
 #include "core/error.h"
@@ -29,16 +30,6 @@ const std::map<std::string, std::chrono::milliseconds, std::less<>> default_time
     {"fixtures", 10min}, {"baseline", 20min}, {"verify", 40min}};
 
 std::vector<std::string> default_command() { return {find_python().string(), "-m", "autokernel.worker"}; }
-
-std::map<std::string, std::string> default_environment() {
-  const fs::path home = home_directory();
-  std::string path = (home / "python").string();
-  if (const char* ours = std::getenv("PYTHONPATH"); ours != nullptr && *ours != '\0') path += ":" + std::string(ours);
-  return {{"PYTHONPATH", path},
-          {"AUTOKERNEL_FAMILIES", (home / "kernels").string()},
-          {"PYTHONUNBUFFERED", "1"},
-          {"TORCHINDUCTOR_AUTOTUNE_IN_SUBPROC", "1"}};  // a choice of max-autotune that faults costs a child's context, not the worker's
-}
 
 Descriptor open_or_throw(const fs::path& path, int flags) {
   Descriptor descriptor(::open(path.c_str(), flags | O_CLOEXEC, 0644));
@@ -81,7 +72,7 @@ ProcessWorker::~ProcessWorker() {
 void ProcessWorker::start() {
   ProcessOptions child;
   child.arguments = options_.command.empty() ? default_command() : options_.command;
-  if (options_.command.empty()) child.environment = default_environment();
+  if (options_.command.empty()) child.environment = python_environment();
   for (const auto& [name, value] : options_.environment) child.environment[name] = value;
 
   if (options_.log.has_parent_path()) fs::create_directories(options_.log.parent_path());
@@ -196,6 +187,10 @@ std::optional<Json> ProcessWorker::attempt(const std::string& verb, const Json& 
       end();
       throw Error("the PyTorch worker was silent for " + seconds(silence) + " in " + verb + " and was stopped" + log_tail(), see_log());
     }
+    if (message.contains("error") && message.at("error").value("ends", false)) {
+      last_words_ = message.at("error").value("message", std::string("it cannot go on"));
+      return std::nullopt;
+    }
     if (!message.contains("progress")) return message;
     const Json& progress = message.at("progress");
     report(progress.value("text", std::string()), progress.value("done", int64_t{0}), progress.value("total", int64_t{0}));
@@ -213,6 +208,7 @@ std::string ProcessWorker::end() {
   channel_.reset();
   const auto status = process_->wait(100ms);
   process_.reset();
+  if (!last_words_.empty()) return std::exchange(last_words_, {});
   return status ? status->text() : "stopped by us";
 }
 

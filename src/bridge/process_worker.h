@@ -45,7 +45,7 @@ class ProcessWorker final : public Worker {
   void start();
   void greet();
   void restart();
-  /// Nothing where the worker died.
+  /// Nothing where the worker died, or said that it cannot go on.
   std::optional<Json> attempt(const std::string& verb, const Json& arguments);
   Json result_of(const std::string& verb, const Json& reply) const;
   /// Wait for the child's end, kill it where it does not end, and say how it ended.
@@ -59,6 +59,7 @@ class ProcessWorker final : public Worker {
   std::optional<Channel> channel_;
   Greeting greeting_;
   std::optional<std::string> loaded_;   // the arguments of the last load that succeeded, as JSON text
+  std::string last_words_;              // why the running worker cannot go on, where it said so
   std::uintmax_t log_start_bytes_ = 0;  // of the running worker's part
   int64_t next_id_ = 1;
 };

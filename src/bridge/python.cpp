@@ -23,6 +23,16 @@ std::filesystem::path find_python() {
               "install Python 3.10 or newer with PyTorch (pip install torch), or set AUTOKERNEL_PYTHON to one");
 }
 
+std::map<std::string, std::string> python_environment() {
+  const std::filesystem::path home = home_directory();
+  std::string path = (home / "python").string();
+  if (const char* ours = std::getenv("PYTHONPATH"); ours != nullptr && *ours != '\0') path += ":" + std::string(ours);
+  return {{"PYTHONPATH", path},
+          {"AUTOKERNEL_FAMILIES", (home / "kernels").string()},
+          {"PYTHONUNBUFFERED", "1"},
+          {"TORCHINDUCTOR_AUTOTUNE_IN_SUBPROC", "1"}};  // a choice of max-autotune that faults costs a child's context, not the worker's
+}
+
 std::vector<std::filesystem::path> python_package(const std::string& name) {
   constexpr const char* script =
       "import importlib.util as u, sys\nspec = u.find_spec(sys.argv[1])\nprint(*(spec and spec.submodule_search_locations or []), "

@@ -103,8 +103,8 @@ Json bench_kernel(Session& session, const BenchRequest& request) {
   measure_baselines(session, task);
   const std::string incumbent = read_file(session.run().best_path(task));
   search::TaskSearch search(session.run(), session.judge_of(task), task, session.settings());
-  const search::BenchResult bench =
-      search.bench_edited(request.kernel_text, request.note.empty() ? "edited by hand" : request.note, static_cast<int>(request.tune));
+  const search::BenchResult bench = search.bench_edited(request.kernel_text, request.note.empty() ? "edited by hand" : request.note,
+                                                        static_cast<int>(request.tune), request.proposer);
   Json result = describe(bench.result(), session.run().state(task));
   if (request.tune > 0) result["tried"] = bench.steps.size();
   result["kept"] = bench.kept();
@@ -132,6 +132,7 @@ std::string bench_text(const Json& result) {
                         result.value("tflops", 0.0));
   }
   if (us > 0) text += "\n";
+  text += fmt::format("  compiled in {:.2f} s, judged in {:.2f} s\n", result.value("compile_s", 0.0), result.value("judge_s", 0.0));
   text += worst_text(evidence) + changes_text(result.at("changed"));
   if (result.contains("experiment")) {
     text += result.at("kept").get<bool>()
@@ -147,8 +148,10 @@ Json answer_client(Session& session, const Json& request) {
   const std::string verb = request.at("verb");
   if (verb == "bench") {
     const Json& arguments = request.at("arguments");
-    return bench_kernel(session, {arguments.at("task"), arguments.value("note", std::string()), arguments.at("kernel_text"),
-                                  arguments.value("tune", int64_t{0})});
+    return bench_kernel(session, {.task = arguments.at("task"),
+                                  .note = arguments.value("note", std::string()),
+                                  .kernel_text = arguments.at("kernel_text"),
+                                  .tune = arguments.value("tune", int64_t{0})});
   }
   if (verb == "status") return {{"run_dir", session.run().directory().string()}, {"trials", session.run().experiments()}};
   if (verb == "stop") {

@@ -8,7 +8,7 @@
 namespace ak::cli {
 
 struct BenchRequest {
-  std::string task, note, kernel_text;
+  std::string task, note, kernel_text, proposer = "hand";
   int64_t tune = 0;
 };
 

@@ -6,15 +6,18 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "cli/agent.h"
 #include "cli/bench.h"
 #include "cli/doctor.h"
 #include "cli/engine_socket.h"
+#include "cli/export.h"
 #include "cli/judge_rate.h"
 #include "cli/opened.h"
 #include "cli/self_test.h"
 #include "cli/solution.h"
 #include "cli/steps.h"
 #include "cli/suite.h"
+#include "cli/working_copy.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "report/html.h"
@@ -36,6 +39,31 @@ plan::Budget budget_of(const Options& options, const store::Run& run) {
 /// nothing to verify.
 bool holds(const Json& verification) {
   return verification.is_null() || (verification.value("parity", true) && verification.value("engaged", true));
+}
+
+/// Agents first, where any were asked for, then the built-in search with what is left of the budget. Returns why it ended.
+std::string search(Session& session, const Options& options, const std::string& only) {
+  Options left = options;
+  if (!options.agent.empty()) {
+    const int64_t start_ns = session.clock().now_ns();
+    plan::Budget budget = budget_of(options, session.run());
+    if (!options.minutes) budget.minutes.reset();  // each agent has its own
+    session.progress().note("agents: " + let_agents_propose(session, options, budget, only));
+    if (stop_requested()) return "stopped";
+    if (left.minutes) *left.minutes = std::max(0.0, *left.minutes - session.clock().seconds_since(start_ns) / 60);
+  }
+  return search_kernels(session, budget_of(left, session.run()), only);
+}
+
+/// One verdict, printed. Returns the exit code of `bench`.
+Exit print_verdict(const Options& options, const Json& result) {
+  if (options.json) {
+    print_json(result);
+  } else {
+    fmt::print("{}", bench_text(result));
+  }
+  if (!result.contains("experiment")) return Exit::environment;
+  return result.at("kept").get<bool>() ? Exit::done : Exit::not_kept;
 }
 
 /// The end of `run` and `report`: pages written, the summary printed.
@@ -69,6 +97,7 @@ Exit doctor(Options& options) {
 }
 
 Exit run(Options& options) {
+  check_agent(options);
   const auto opened = open_for_request(options);
   Session& session = *opened->session;
   capture_model(session);
@@ -76,7 +105,7 @@ Exit run(Options& options) {
   extract_tasks(session, options.top);
   measure_baselines(session);
   const int64_t before = session.run().experiments();
-  if (!stop_requested()) search_kernels(session, budget_of(options, session.run()), {});
+  if (!stop_requested()) search(session, options, {});
   const bool interrupted = stop_requested();
   const bool verified = session.has("verification.json") && session.run().experiments() == before;
   if (!interrupted && !verified) {
@@ -169,6 +198,7 @@ Exit bench(Options& options) {
   if (options.self_test) return self_test(options);
   if (!options.solution.empty()) judge_solution(options);
   if (options.judge_rate) return judge_rate(options);
+  if (const auto copy = working_copy(options)) return print_verdict(options, bench_in_working_copy(*copy, options));
   if (!options.suite.empty()) return bench_suite(options);
   const std::filesystem::path directory = existing_directory(options);
   SystemClock clock;
@@ -188,25 +218,20 @@ Exit bench(Options& options) {
     result = *answered;
   } else {
     const auto opened = open_existing(options);
-    result = bench_kernel(*opened->session, {task, options.note, edited(seen, task), options.tune});
+    result = bench_kernel(*opened->session, {.task = task, .note = options.note, .kernel_text = edited(seen, task), .tune = options.tune});
     opened->progress.reset();
   }
-  if (options.json) {
-    print_json(result);
-  } else {
-    fmt::print("{}", bench_text(result));
-  }
-  if (!result.contains("experiment")) return Exit::environment;
-  return result.at("kept").get<bool>() ? Exit::done : Exit::not_kept;
+  return print_verdict(options, result);
 }
 
 Exit optimize(Options& options) {
+  check_agent(options);
   const auto opened = open_existing(options);
   Session& session = *opened->session;
   require_tasks(session);
   const std::string only = options.task.empty() ? std::string() : session.find_task(options.task);
   measure_baselines(session, only);
-  const std::string why = search_kernels(session, budget_of(options, session.run()), only);
+  const std::string why = search(session, options, only);
   session.save_state();
   opened->progress.reset();
   print_progress(
@@ -226,6 +251,20 @@ Exit verify(Options& options) {
   const report::RunView view = report::view_of(session.run());
   print_progress(options, verification, report::summary_text(view, report::width_of(stdout), report::colour_for(stdout)));
   return holds(verification) ? Exit::done : Exit::does_not_hold;
+}
+
+Exit export_kernels(Options& options) {
+  check_export(options);
+  const bool whole_run = std::filesystem::exists(std::filesystem::path(options.task) / "run.toml");
+  if (whole_run) options.run_directory = options.task;
+  const auto opened = open_existing(options);
+  const std::string only = whole_run ? std::string() : opened->session->find_task(options.task);
+  const Json request = export_request(*opened->session, options, only);
+  opened->progress->phase("write and build the package");
+  const Json written = write_export(request);
+  opened->progress.reset();
+  print_progress(options, written, export_text(written));
+  return Exit::done;
 }
 
 Exit report(Options& options) {

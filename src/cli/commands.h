@@ -15,5 +15,6 @@ Exit bench(Options& options);
 Exit optimize(Options& options);
 Exit verify(Options& options);
 Exit report(Options& options);
+Exit export_kernels(Options& options);
 
 }  // namespace ak::cli

@@ -13,6 +13,7 @@
 #include "bridge/worker.h"
 #include "compile/cpp_compiler.h"
 #include "compile/cuda_compiler.h"
+#include "compile/triton_server.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/process.h"
@@ -99,6 +100,20 @@ Finding judge_program() {
   }
 }
 
+Finding python_sandbox() {
+  const std::string judge = judge::judge_beside_program().string();
+  const CommandResult result = run_command({.arguments = {judge, "--confine", "--", "/bin/sh", "-c", "echo $AUTOKERNEL_SANDBOX"}}, 20s);
+  if (!result.status.success())
+    return {State::missing, "sandbox for Python", result.output, "Python solutions cannot be judged without it"};
+  const std::string levels = result.output.substr(0, result.output.find('\n'));
+  const bool full = levels == "bubblewrap files calls limits";
+  return {full ? State::present : State::optional_missing, "sandbox for Python",
+          "solutions are confined by " + (levels.empty() ? "nothing" : levels),
+          full ? ""
+               : "bubblewrap (Debian: apt-get install bubblewrap) and a Linux with Landlock and seccomp give all of bubblewrap, files, "
+                 "calls, limits"};
+}
+
 Finding cuda_driver() {
   try {
     const cuda::Driver& driver = cuda::driver();
@@ -138,6 +153,15 @@ Finding nvrtc() {
   }
 }
 
+Finding triton() {
+  try {
+    const compile::TritonServer server;
+    return {State::present, "Triton", server.version() + ", compiles without a GPU", ""};
+  } catch (const Error& error) {
+    return {State::optional_missing, "Triton", error.what(), error.what_to_do() + "; needed for --backend triton only"};
+  }
+}
+
 Finding shared_memory() {
   const bool writable = ::access("/dev/shm", W_OK) == 0;
   std::error_code ignored;
@@ -166,8 +190,8 @@ const char* mark(State state) {
 }  // namespace
 
 std::vector<Finding> examine_machine() {
-  return {processor(),     cpp_compiler(), python_packages(), families(), judge_program(),
-          shared_memory(), disk(),         cuda_driver(),     nvml(),     nvrtc()};
+  return {processor(),     cpp_compiler(), python_packages(), families(), judge_program(), python_sandbox(),
+          shared_memory(), disk(),         cuda_driver(),     nvml(),     nvrtc(),         triton()};
 }
 
 bool healthy(const std::vector<Finding>& findings) {

@@ -75,6 +75,8 @@ bool EngineSocket::serve_pending(const RequestHandler& handler) {
     if (::poll(&ready, 1, 0) <= 0) return served;
     Descriptor connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!connection.valid()) return served;
+    const timeval patience{5, 0};  // a client that does not read its answer must not hold the engine
+    ::setsockopt(connection.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     Channel channel = channel_over(std::move(connection));
     try {
       Json request;

@@ -78,7 +78,7 @@ Json copies(judge::JudgeProcess& process) {
     const auto floor = process.call("floor", {{"read_bytes", bytes / 2}, {"write_bytes", bytes / 2}}, floor_timeout);
     if (!floor) throw Error("the judge died: " + process.last_end());
     const Json& by = floor->at("by");
-    const char* ours = by.contains("move") ? "move" : "stream";
+    const char* ours = by.contains("move_1") ? "move_1" : "stream";
     const double our_us = by.at(ours), system_us = by.at("memcpy");
     list.push_back({{"bytes", bytes}, {"ours_us", our_us}, {"memcpy_us", system_us}, {"ratio", our_us / system_us}});
   }
@@ -90,7 +90,8 @@ Json measure(const std::string& device, double minutes, report::Progress& progre
   const TemporaryDirectory directory("autokernel-judge-rate-");
   const kernel::Task task = task_for(device);
   progress.phase("start compiler, PyTorch and judge");
-  const auto compiler = make_compiler(device, directory.path() / "compile");  // its own cache: compiling is part of the rate
+  const auto compiler =
+      make_compiler(kernel::parse_backend(device), directory.path() / "compile");  // its own cache: compiling is part of the rate
   bridge::ProcessWorker worker({});
   WorkerFixtures fixtures([&]() -> bridge::Worker& { return worker; }, device);
   judge::JudgeProcess process(judge::judge_beside_program(), judge_opening(device, *compiler));

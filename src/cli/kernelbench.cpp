@@ -14,6 +14,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "device/cuda/driver.h"
+#include "judge/judge_process.h"
 
 namespace ak::cli {
 namespace {
@@ -47,22 +48,24 @@ Json request_of(const Options& options) {
           {"backend", settled_backend(options.request.backend)},
           {"precision", settled_dtype(options.request.dtype)},
           {"experiments", options.experiments.value_or(default_experiments)},
+          {"evaluation_s", asked.evaluation_s},
           {"program", fs::read_symlink("/proc/self/exe").string()},
           {"json", options.json}};
 }
 
-void set_python_path() {
+void set_environment() {
   std::string path = (home_directory() / "python").string();
   if (const char* ours = std::getenv("PYTHONPATH"); ours != nullptr && *ours != '\0') path += ":" + std::string(ours);
   ::setenv("PYTHONPATH", path.c_str(), 1);
   ::setenv("AUTOKERNEL_HOME", home_directory().c_str(), 1);
+  ::setenv("AUTOKERNEL_JUDGE", judge::judge_beside_program().c_str(), 0);
 }
 
 }  // namespace
 
 Exit kernelbench(Options& options) {
   const std::string python = bridge::find_python().string(), request = request_of(options).dump();
-  set_python_path();
+  set_environment();
   ::execl(python.c_str(), python.c_str(), "-m", "autokernel.kernelbench", request.c_str(), nullptr);
   throw Error("cannot start " + python + ": " + std::strerror(errno), "`autokernel doctor` says what is here");
 }

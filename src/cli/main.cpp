@@ -35,7 +35,10 @@ void add_request(CLI::App& command, Options& options) {
   command
       .add_option("--device", options.request.device, "cpu, cuda, auto (a GPU where there is one), or null (nothing is compiled or timed)")
       ->capture_default_str();
-  command.add_option("--backend", options.request.backend, "cpu, cuda or auto (the device's)")->capture_default_str();
+  command
+      .add_option("--backend", options.request.backend,
+                  "cpu, cuda, triton, both (the better of cuda and triton for each task) or auto (the device's)")
+      ->capture_default_str();
   command.add_option("--seed", options.request.seed, "of inputs, weights and the search")->capture_default_str();
   command.add_flag("--fresh", options.fresh, "start again in a new directory");
 }
@@ -47,6 +50,27 @@ void add_budget(CLI::App& command, Options& options) {
   command.add_option("--experiments", options.experiments, "end the search after so many trials in this run")
       ->check(not_negative)
       ->excludes(minutes);
+}
+
+void add_agent(CLI::App& command, Options& options) {
+  auto* agent =
+      command.add_option("--agent", options.agent,
+                         "a coding agent that proposes first: claude, codex, gemini, or a command with {prompt} or {prompt_file} in it");
+  command.add_option("--agent-minutes", options.agent_minutes, "of an agent on one task")
+      ->capture_default_str()
+      ->check(more_than_zero)
+      ->needs(agent);
+  command.add_option("--agent-rounds", options.agent_rounds, "verdicts that an agent has on one task")
+      ->capture_default_str()
+      ->check(more_than_zero)
+      ->needs(agent);
+  command.add_option("--agents", options.agents, "so many side by side, each on a task of its own")
+      ->capture_default_str()
+      ->check(more_than_zero)
+      ->needs(agent);
+  command.add_option("--agent-path", options.agent_paths, "a file or folder of the agent's own that it may use; may be repeated")
+      ->needs(agent);
+  command.add_option("--agent-variable", options.agent_variables, "an environment variable that it may see; may be repeated")->needs(agent);
 }
 
 void add_common(CLI::App& command, Options& options) {
@@ -66,6 +90,9 @@ void add_kernelbench(CLI::App& command, Options& options) {
   command.add_option("--backend", options.request.backend, "of the kernels: cpu, cuda, triton, both or auto")->capture_default_str();
   command.add_option("--dtype", options.request.dtype, "float32, float16 or bfloat16")->capture_default_str();
   command.add_option("--experiments", options.experiments, "trials of the search for each problem (default 100)")->check(not_negative);
+  command.add_option("--timeout", options.kernelbench.evaluation_s, "seconds that one evaluation may take, as the benchmark has it")
+      ->capture_default_str()
+      ->check(more_than_zero);
 }
 
 void add_state(CLI::App& command, Options& options) {
@@ -92,6 +119,7 @@ struct CommandLine {
     CLI::App& run = add("run", "the whole job: profile, extract, search, put back, verify, report; resumes where it was", ak::cli::run);
     add_request(run, options);
     add_budget(run, options);
+    add_agent(run, options);
     add_state(run, options);
     run.add_option("--top", options.top, "at most so many tasks")->capture_default_str()->check(more_than_zero);
     run.add_option("--rounds", options.rounds, "measurements of each variant of the model at the end; 0: the model is not verified")
@@ -114,7 +142,8 @@ struct CommandLine {
     CLI::App& bench = add("bench", "judge the edited kernel file of a task; keep or revert it", ak::cli::bench);
     auto& what = *bench.add_option_group("what");
     CLI::Option* task = what.add_option("TASK", options.task, "a task of the run, or the beginning of its name");
-    what.add_flag("--self-test", options.self_test, "judge the planted candidates of playbook/self_test and their honest twins");
+    CLI::Option* self_test =
+        what.add_flag("--self-test", options.self_test, "judge the planted candidates of playbook/self_test and their honest twins");
     what.add_flag("--judge-rate", options.judge_rate, "judgements an hour, how far repeated ones agree, and copies on the judge's clock");
     CLI::Option* solution = what.add_option("--solution", options.solution, "judge a Python file with a class ModelNew; of lower trust");
     add_suite(bench, what);
@@ -129,6 +158,11 @@ struct CommandLine {
                     "of the judge's rate: how long the search feeds it (default 1); of the suite: baselines and all (default 10)")
         ->check(more_than_zero)
         ->excludes(task);
+    bench
+        .add_option("--crashes", options.crashes,
+                    "instead of each pair once: so many crashes, hangs and memory hogs in a row, and what they leave")
+        ->needs(self_test)
+        ->check(not_negative);
     bench.add_option("--rounds", options.rounds, "timed calls of a solution; 0: correctness only")->needs(solution)->check(not_negative);
     bench.add_option("--note", options.note, "what was changed, and why");
     bench.add_option("--tune", options.tune, "let the search turn the file's tunables for so many trials")->check(not_negative);
@@ -137,6 +171,7 @@ struct CommandLine {
     CLI::App& optimize = add("optimize", "search: all tasks by expected gain, or one", ak::cli::optimize);
     optimize.add_option("TASK", options.task, "only this task");
     add_budget(optimize, options);
+    add_agent(optimize, options);
     add_state(optimize, options);
     add_common(optimize, options);
 
@@ -146,6 +181,13 @@ struct CommandLine {
         ->check(more_than_zero);
     add_common(verify, options);
 
+    CLI::App& exporting = add("export", "kept kernels as a package that needs no AutoKernel", ak::cli::export_kernels);
+    exporting.add_option("TASK|RUN", options.task, "a task of the run, or a run directory for every kernel in its model")->required();
+    exporting.add_option("DIR", options.export_directory, "a new or empty directory")->required();
+    exporting.add_option("--to", options.to, "hf (for the kernels package of Hugging Face) or torch (a Python package)")->required();
+    exporting.add_option("--name", options.name, "of the package; default ak-<family>");
+    exporting.add_option("--push", options.push, "a repository of the Hugging Face Hub to upload to");
+    add_common(exporting, options);
     CLI::App& kernelbench = add("kernelbench", "the problems of a KernelBench checkout: solve them, judge and score", ak::cli::kernelbench);
     add_kernelbench(kernelbench, options);
     add_common(kernelbench, options);

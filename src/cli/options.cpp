@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <map>
 
 #include "core/dtype.h"
 #include "core/error.h"
@@ -31,17 +32,19 @@ std::vector<int64_t> parse_shape(const std::string& text) {
 }
 
 void settle_device(store::RunRequest& request) {
-  if (request.backend != "cpu" && request.backend != "cuda" && request.backend != "auto")
-    throw Error("this version has no backend '" + request.backend + "'", "use --backend cpu, cuda or auto");
+  static const std::map<std::string, std::string> device_of = {{"cpu", "cpu"}, {"cuda", "cuda"}, {"triton", "cuda"}, {"both", "cuda"}};
+  const auto known = device_of.find(request.backend);
+  if (known == device_of.end() && request.backend != "auto")
+    throw Error("this version has no backend '" + request.backend + "'", "use --backend cpu, cuda, triton, both or auto");
   if (request.device == "auto") {
-    const bool gpu = request.backend == "cuda" || (request.backend == "auto" && device::cuda::count() > 0);
+    const bool gpu = known != device_of.end() ? known->second == "cuda" : device::cuda::count() > 0;
     request.device = gpu ? "cuda" : "cpu";
   }
   if (request.device != "cpu" && request.device != "cuda" && request.device != "null")
     throw Error("unknown device '" + request.device + "'", "use cpu, cuda, null or auto");
   const std::string fitting = request.device == "cuda" ? "cuda" : "cpu";
   if (request.backend == "auto") request.backend = fitting;
-  if (request.backend != fitting)
+  if (device_of.at(request.backend) != fitting)
     throw Error("kernels of the backend " + request.backend + " do not run on the device " + request.device,
                 "use --backend " + fitting + ", or leave it out");
   if (request.device == "cuda") device::cuda::driver();  // else an error that says what is missing

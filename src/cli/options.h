@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "graph/suite.h"
 #include "store/run.h"
@@ -13,6 +14,7 @@ namespace ak::cli {
 /// What only `kernelbench` reads.
 struct KernelbenchOptions {
   std::string verb, source, level, problems;
+  int64_t evaluation_s = 180;  // the benchmark's own limit
 };
 
 /// Options of all commands; each command reads its own.
@@ -24,12 +26,18 @@ struct Options {
   bool fresh = false, json = false, self_test = false, judge_rate = false;
   std::optional<double> minutes;
   std::optional<int64_t> experiments;
-  int64_t top = 12, rounds = 25, tune = 0;
+  int64_t top = 12, rounds = 25, tune = 0, crashes = 0;
   std::string task, note, solution, reference;
   KernelbenchOptions kernelbench;
   std::string suite;  // bench
   graph::SuiteFilter rows;
-  std::optional<int64_t> trials;  // of a row
+  std::optional<int64_t> trials;                          // of a row
+  std::string agent;                                      // run, optimize: a preset or a command
+  double agent_minutes = 30;                              // of one agent on one task
+  int64_t agent_rounds = 40, agents = 1;                  // verdicts of one agent on one task; agents side by side
+  std::vector<std::string> agent_paths, agent_variables;  // beside what a preset knows
+  std::string to, name, push;                             // export
+  std::filesystem::path export_directory;
 };
 
 /// Exit codes (docs/formats/command-line.md).

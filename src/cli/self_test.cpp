@@ -7,8 +7,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/crash_series.h"
 #include "cli/toolchain.h"
-#include "core/error.h"
 #include "core/file.h"
 #include "judge/self_test.h"
 
@@ -26,10 +26,10 @@ std::string text_of(const Json& line, bool fine) {
 }  // namespace
 
 Exit self_test(const Options& options) {
-  const std::string device = options.request.device == "auto" ? "cpu" : options.request.device;
-  if (device != "cpu" && device != "cuda") throw Error("the self-test has no device '" + device + "'", "use --device cpu or cuda");
+  if (options.crashes > 0) return crash_series(options);
+  const std::string device = self_test_device(options);
   const std::filesystem::path home = home_directory();
-  const std::unique_ptr<compile::Compiler> compiler = make_compiler(device);
+  const std::unique_ptr<compile::Compiler> compiler = make_compiler(kernel::parse_backend(device));
   judge::SelfTest suite(home / "playbook" / "self_test", judge::judge_beside_program(), *compiler, judge_opening(device, *compiler));
   suite.compile_ahead(compile_threads);
   size_t caught = 0, honest_passed = 0;

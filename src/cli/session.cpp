@@ -9,6 +9,7 @@
 #include "cli/worker_fixtures.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "judge/triton_canary.h"
 #include "kernel/launch_plan.h"
 #include "store/state_file.h"
 
@@ -70,15 +71,25 @@ bridge::Worker& Session::worker() {
   return *worker_;
 }
 
-const compile::Compiler& Session::compiler() {
-  if (!compiler_) compiler_ = make_compiler(run_.request().backend);
-  return *compiler_;
+const compile::Compiler& Session::compiler(kernel::Backend backend) {
+  auto& compiler = compilers_[backend];
+  if (!compiler) compiler = make_compiler(backend);
+  return *compiler;
 }
 
 judge::JudgeProcess& Session::judge_process() {
-  if (!judge_process_)
-    judge_process_ = std::make_unique<judge::JudgeProcess>(judge::judge_beside_program(), judge_opening(run_.request().device, compiler()));
+  if (judge_process_) return *judge_process_;
+  const std::string& device = run_.request().device;
+  judge_process_ =
+      std::make_unique<judge::JudgeProcess>(judge::judge_beside_program(), judge_opening(device, compiler(kernel::parse_backend(device))));
+  run_.record_event({{"type", "isolation"}, {"candidates", judge_process_->opened().at("sandbox")}});
   return *judge_process_;
+}
+
+void Session::prove_triton() {
+  if (triton_proved_) return;
+  judge::prove_triton(judge_process(), compiler(kernel::Backend::triton), home_directory() / "kernels" / "include" / "judge" / "canary.py");
+  triton_proved_ = true;
 }
 
 judge::Judge& Session::judge_of(const std::string& task) {
@@ -87,8 +98,9 @@ judge::Judge& Session::judge_of(const std::string& task) {
   if (is_null_device()) {
     judge_ = std::make_unique<judge::NullJudge>();
   } else {
+    if (run_.state(task).backend == kernel::Backend::triton) prove_triton();
     if (!fixtures_) fixtures_ = std::make_unique<WorkerFixtures>([this]() -> bridge::Worker& { return worker(); }, torch_device());
-    judge_ = std::make_unique<judge::ProcessJudge>(run_.task(task), judge_process(), compiler(), *fixtures_);
+    judge_ = std::make_unique<judge::ProcessJudge>(run_.task(task), judge_process(), compiler(run_.state(task).backend), *fixtures_);
   }
   judge_task_ = task;
   return *judge_;
@@ -118,7 +130,9 @@ void Session::save_state() {
   for (const std::string& id : run_.task_ids()) {
     if (is_null_device() || !run_.state(id).incumbent) continue;
     const kernel::KernelFile file = kernel::KernelFile::read(run_.best_path(id));
-    const compile::Result compiled = compiler().compile({file.text(), kernel::macros(file, run_.task(id), file.defaults())});
+    const kernel::Task task = run_.task(id);
+    const compile::Result compiled =
+        compiler(file.backend()).compile(compile::source_of(file, task, file.defaults(), task.workload.front(), judge_process().facts()));
     if (compiled.compiled) modules.push_back(compiled.module);
   }
   for (const std::string& left_out : store::write_state(run_.directory(), state_file_, modules))

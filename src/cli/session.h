@@ -49,8 +49,7 @@ class Session {
   /// Facts, ceilings, strategy and seed for the search.
   const search::Settings& settings();
   judge::JudgeProcess& judge_process();
-  /// Of the run's backend.
-  const compile::Compiler& compiler();
+  const compile::Compiler& compiler(kernel::Backend backend);
 
   /// Write the run's state to `file` (not empty) when save_state() is called, and now and then where save_state_when_due() is.
   void keep_state(const std::filesystem::path& file);
@@ -62,17 +61,20 @@ class Session {
   std::string find_task(const std::string& name) const;
 
  private:
+  void prove_triton();
+
   store::Run run_;
   const Clock& clock_;
   report::Progress& progress_;
   std::optional<graph::Families> families_;
   std::unique_ptr<bridge::ProcessWorker> worker_;
-  std::unique_ptr<compile::Compiler> compiler_;
+  std::map<kernel::Backend, std::unique_ptr<compile::Compiler>> compilers_;
   std::unique_ptr<judge::JudgeProcess> judge_process_;
   std::unique_ptr<judge::FixtureSource> fixtures_;
   std::unique_ptr<judge::Judge> judge_;
   std::string judge_task_;
   std::optional<search::Settings> settings_;
+  bool triton_proved_ = false;
   std::filesystem::path state_file_;
   int64_t state_saved_ns_ = 0;
 };

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "cli/bench.h"
@@ -99,8 +100,6 @@ void try_null_candidates(Session& session, const std::string& task) {
   session.run().record_event({{"type", "null_candidates"}, {"task", task}, {"passing", passing}});
 }
 
-fs::path starter_of(const graph::Family& family, kernel::Backend backend) { return family.folder / kernel::file_name(backend); }
-
 /// What the model would need there without the kernel: the same operations as torch.compile runs them. The best baseline may be another way
 /// to write them.
 double replaced_us(const store::Baseline& baseline) {
@@ -108,34 +107,82 @@ double replaced_us(const store::Baseline& baseline) {
   return compiled != baseline.kinds_us.end() ? compiled->second : baseline.eager_us;
 }
 
+/// Of a winner that compiled before.
+fs::path compiled_winner(Session& session, const kernel::Task& task, const judge::Candidate& winner, const kernel::Binding& binding) {
+  const auto source = compile::source_of(winner.file, task, winner.point, binding, session.judge_process().facts());
+  const compile::Result compiled = session.compiler(winner.file.backend()).compile(source);
+  if (!compiled.compiled)
+    throw Error("the winner of " + task.id + " does not compile any more", "see the compiler's message: " + compiled.log);
+  return compiled.module;
+}
+
+/// Triton's modules take tensors to begin at multiples of 16 bytes; this one serves the calls where they do not.
+kernel::Binding unaligned(kernel::Binding binding) {
+  binding.layout = "misaligned";
+  return binding;
+}
+
 void write_bundle(Session& session, const kernel::Task& task, const judge::Candidate& winner, const store::Confirmation& confirmation) {
   const fs::path directory = session.file("bundles") / task.id;
   const std::string text = winner.file.with_defaults(winner.point);
-  const auto compiled = session.compiler().compile({text, kernel::macros(winner.file, task, winner.point)});
-  if (!compiled.compiled)
-    throw Error("the winner of " + task.id + " does not compile any more", "see the compiler's message: " + compiled.log);
+  const kernel::Backend backend = winner.file.backend();
+  const fs::path compiled = compiled_winner(session, task, winner, task.workload.front());
   fs::create_directories(directory);
-  const std::string module = "kernel" + compiled.module.extension().string();
-  fs::copy_file(compiled.module, directory / module, fs::copy_options::overwrite_existing);
-  write_file(directory / kernel::file_name(winner.file.backend()), text);
+  const std::string module = "kernel" + compiled.extension().string(), unaligned_module = "unaligned" + compiled.extension().string();
+  fs::copy_file(compiled, directory / module, fs::copy_options::overwrite_existing);
+  write_file(directory / kernel::file_name(backend), text);
   write_json(directory / "task.json", kernel::to_json(task));
-  write_json(directory / "bundle.json",
-             {{"schema", "autokernel.bundle/1"},
-              {"task", kernel::to_json(task)},
-              {"kernel_file", kernel::file_name(winner.file.backend())},
-              {"module", module},
-              {"backend", kernel::name_of(winner.file.backend())},
-              {"architecture", winner.file.backend() == kernel::Backend::cuda ? device::cuda::architecture(0) : host_architecture()},
-              {"point", winner.point},
-              {"speedup_vs_best", confirmation.speedup},
-              {"us", confirmation.kernel_us},
-              {"baseline_us", confirmation.baseline_us},
-              {"replaces_us", replaced_us(*session.run().state(task.id).baseline)}});
+  Json bundle = {{"schema", "autokernel.bundle/1"},
+                 {"task", kernel::to_json(task)},
+                 {"kernel_file", kernel::file_name(backend)},
+                 {"module", module},
+                 {"backend", kernel::name_of(backend)},
+                 {"architecture", backend == kernel::Backend::cpu ? host_architecture() : device::cuda::architecture(0)},
+                 {"point", winner.point},
+                 {"speedup_vs_best", confirmation.speedup},
+                 {"us", confirmation.kernel_us},
+                 {"baseline_us", confirmation.baseline_us},
+                 {"replaces_us", replaced_us(*session.run().state(task.id).baseline)}};
+  if (backend == kernel::Backend::triton) {
+    fs::copy_file(compiled_winner(session, task, winner, unaligned(task.workload.front())), directory / unaligned_module,
+                  fs::copy_options::overwrite_existing);
+    bundle["unaligned_module"] = unaligned_module;
+  }
+  write_json(directory / "bundle.json", bundle);
 }
 
 judge::Candidate incumbent_of(Session& session, const std::string& task) {
   const kernel::KernelFile file = kernel::KernelFile::read(session.run().best_path(task));
   return {file, file.defaults()};
+}
+
+/// The id that the tasks of one region have in common, whatever their backend.
+std::string region_of(const std::string& task) { return task.substr(0, task.find('.')); }
+
+/// Of another backend's task of the same region: what PyTorch needs is the same.
+std::optional<store::Baseline> known_baseline(const store::Run& run, const std::string& task) {
+  for (const std::string& other : run.task_ids()) {
+    if (region_of(other) == region_of(task) && run.state(other).baseline) return run.state(other).baseline;
+  }
+  return std::nullopt;
+}
+
+struct Winner {
+  std::string task;
+  store::Confirmation confirmation;
+};
+
+/// The fastest of a region's winners goes into the model.
+void bundle_fastest(Session& session, const std::string& region, const std::vector<Winner>& winners) {
+  const auto fastest = std::ranges::max_element(winners, {}, [](const Winner& each) { return each.confirmation.speedup; });
+  write_bundle(session, session.run().task(fastest->task), incumbent_of(session, fastest->task), fastest->confirmation);
+  for (const Winner& other : winners) {
+    if (other.task == fastest->task) continue;
+    fs::remove_all(session.file("bundles") / other.task);
+    const double factor = other.confirmation.kernel_us / fastest->confirmation.kernel_us;
+    session.progress().note(fmt::format("{}: {} is {:.3f}x as fast as {}", region, fastest->task, factor, other.task));
+    session.run().record_event({{"type", "choice"}, {"region", region}, {"task", fastest->task}, {"over", other.task}, {"factor", factor}});
+  }
 }
 
 /// Why a model has no task, for a person.
@@ -148,6 +195,22 @@ std::string nothing_to_do(size_t regions) {
 }
 
 }  // namespace
+
+std::vector<kernel::Backend> backends_of(const store::RunRequest& request) {
+  if (request.backend == "both") return {kernel::Backend::cuda, kernel::Backend::triton};
+  return {kernel::parse_backend(request.backend)};
+}
+
+std::string add_task(Session& session, kernel::Task task, kernel::Backend backend, double share_percent, const Json& profile) {
+  const fs::path starter = session.families().at(task.family).folder / kernel::file_name(backend);
+  if (!fs::exists(starter)) {
+    session.progress().note(fmt::format("{} is left out: its family has no {}", task.id, starter.filename().string()));
+    return "";
+  }
+  if (backends_of(session.run().request()).size() > 1) task.id += "." + std::string(kernel::name_of(backend));
+  session.run().add_task(task, share_percent, profile, read_file(starter), backend);
+  return task.id;
+}
 
 void require_tasks(Session& session) {
   if (session.run().task_ids().empty())
@@ -186,16 +249,12 @@ void extract_tasks(Session& session, int64_t top) {
   const auto profile = graph::parse_profile(read_json(session.file("profile.json")));
   const auto regions = graph::match(graphs, patterns, session.families());
   int64_t made = 0;
-  const kernel::Backend backend = kernel::parse_backend(session.run().request().backend);
   for (const graph::ProfiledTask& found : graph::extract_tasks(regions, session.families(), profile)) {
     if (made == top || found.share < smallest_share) break;
-    const fs::path starter = starter_of(session.families().at(found.task.family), backend);
-    if (!fs::exists(starter)) {
-      session.progress().note(fmt::format("{} is left out: its family has no {}", found.task.id, starter.filename().string()));
-      continue;
-    }
-    session.run().add_task(found.task, 100 * found.share, found.profile_json(), read_file(starter), backend);
-    ++made;
+    int64_t starters = 0;
+    for (const kernel::Backend backend : backends_of(session.run().request()))
+      starters += add_task(session, found.task, backend, 100 * found.share, found.profile_json()).empty() ? 0 : 1;
+    made += std::min<int64_t>(starters, 1);
   }
   if (made == 0) session.progress().note(nothing_to_do(regions.size()));
   session.progress().note(fmt::format("{} regions found, {} tasks", regions.size(), made));
@@ -210,6 +269,10 @@ void measure_baselines(Session& session, const std::string& only) {
   session.progress().phase("measure what PyTorch needs");
   for (size_t i = 0; i < open.size() && !stop_requested(); ++i) {
     session.progress().phase_progress(open[i], static_cast<int64_t>(i), static_cast<int64_t>(open.size()));
+    if (const auto known = known_baseline(session.run(), open[i])) {
+      session.run().record_baseline(open[i], *known);
+      continue;
+    }
     try_null_candidates(session, open[i]);
     session.run().record_baseline(open[i], measure_baseline(session, session.run().task(open[i])));
   }
@@ -275,21 +338,21 @@ store::Confirmation confirm(Session& session, const std::string& id) {
 void bundle_winners(Session& session) {
   if (session.is_null_device()) return;
   session.progress().phase("measure winners and baselines in turn");
+  std::map<std::string, std::vector<Winner>> winners;  // by region
   for (const std::string& id : session.run().task_ids()) {
-    const store::TaskState& state = session.run().state(id);
-    const fs::path directory = session.file("bundles") / id;
-    if (state.beats_baseline()) {
+    if (session.run().state(id).beats_baseline()) {
       session.progress().phase_progress(id, 0, 0);
       const store::Confirmation confirmation = confirm(session, id);
       if (confirmation.speedup > 1) {
-        write_bundle(session, session.run().task(id), incumbent_of(session, id), confirmation);
+        winners[region_of(id)].push_back({id, confirmation});
         continue;
       }
       session.progress().note(fmt::format("{}: the winner does not hold against {} when measured in turn ({:.2f}x); the baseline is kept",
                                           id, confirmation.kind, confirmation.speedup));
     }
-    fs::remove_all(directory);
+    fs::remove_all(session.file("bundles") / id);
   }
+  for (const auto& [region, list] : winners) bundle_fastest(session, region, list);
 }
 
 Json verify_model(Session& session, int64_t rounds) {

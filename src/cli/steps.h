@@ -13,6 +13,11 @@ void measure_nodes(Session& session);
 /// tasks/: match the families, and make a task of each kind of region, at most `top`, those under 0.5 % of the time left out;
 /// says why where there is none.
 void extract_tasks(Session& session, int64_t top);
+/// What the run's kernels may be written in.
+std::vector<kernel::Backend> backends_of(const store::RunRequest& request);
+/// Begin a task with its family's starter for the backend. Where the run has several backends each has a task of its own, `ID.cuda` and the
+/// like. Returns its id; nothing, with a note, where the family has no starter.
+std::string add_task(Session& session, kernel::Task task, kernel::Backend backend, double share_percent, const Json& profile);
 /// errors: the run has no task yet.
 void require_tasks(Session& session);
 /// Experiment 0 of each task (of one, where `only` is not empty) that has none: what PyTorch needs, the floor, and which answers that know

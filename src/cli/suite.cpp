@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "cli/opened.h"
 #include "cli/steps.h"
@@ -36,14 +37,15 @@ class Suite {
 
   /// Rows without a kernel file for the backend are left out.
   void add_tasks() {
-    const kernel::Backend backend = kernel::parse_backend(session_.run().request().backend);
-    std::erase_if(rows_, [&](const Row& row) {
-      const std::filesystem::path starter = session_.families().at(row.suite.task.family).folder / kernel::file_name(backend);
-      if (!std::filesystem::exists(starter)) return true;
-      session_.run().add_task(row.suite.task, 100.0 / static_cast<double>(rows_.size()), {{"us_per_call", 1.0}}, read_file(starter),
-                              backend);
-      return false;
-    });
+    const std::vector<kernel::Backend> backends = backends_of(session_.run().request());
+    const double share_percent = 100.0 / static_cast<double>(rows_.size() * backends.size());
+    for (const Row& shape : std::exchange(rows_, {})) {
+      for (const kernel::Backend backend : backends) {
+        Row row = shape;
+        row.suite.task.id = add_task(session_, shape.suite.task, backend, share_percent, {{"us_per_call", 1.0}});
+        if (!row.suite.task.id.empty()) rows_.push_back(std::move(row));
+      }
+    }
   }
 
   void work() {

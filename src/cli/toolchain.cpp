@@ -5,6 +5,7 @@
 
 #include "compile/cpp_compiler.h"
 #include "compile/cuda_compiler.h"
+#include "compile/triton_compiler.h"
 #include "core/error.h"
 #include "device/cuda/facts.h"
 #include "judge/judge_process.h"
@@ -16,8 +17,9 @@ std::filesystem::path headers() { return home_directory() / "kernels" / "include
 
 }  // namespace
 
-std::unique_ptr<compile::Compiler> make_compiler(const std::string& backend, const std::filesystem::path& cache) {
-  if (backend == "cpu") return std::make_unique<compile::CppCompiler>(compile::CppCompiler::find(headers(), cache));
+std::unique_ptr<compile::Compiler> make_compiler(kernel::Backend backend, const std::filesystem::path& cache) {
+  if (backend == kernel::Backend::cpu) return std::make_unique<compile::CppCompiler>(compile::CppCompiler::find(headers(), cache));
+  if (backend == kernel::Backend::triton) return std::make_unique<compile::TritonCompiler>(cache, device::cuda::architecture(0));
   return std::make_unique<compile::CudaCompiler>(judge::judge_beside_program(), compile::CudaToolkit::find(), headers(), cache,
                                                  compile::cuda_target(device::cuda::architecture(0)));
 }

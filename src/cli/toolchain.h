@@ -7,15 +7,17 @@
 #include "compile/compiler.h"
 #include "core/file.h"
 #include "core/json.h"
+#include "kernel/kernel_file.h"
 
 namespace ak::cli {
 
-/// For `cpu` or `cuda`, the latter for the driver's first GPU. `cache`: where compiled modules wait.
+/// For the driver's first GPU where the backend is for GPUs. `cache`: where compiled modules wait.
 /// errors: no compiler, no headers, no GPU.
-std::unique_ptr<compile::Compiler> make_compiler(const std::string& backend,
+std::unique_ptr<compile::Compiler> make_compiler(kernel::Backend backend,
                                                  const std::filesystem::path& cache = cache_directory() / "compile");
 
 /// What to open the judge of a device with (docs/formats/judge.md); compiles the judge's own kernels, where it runs some on a GPU.
+/// `compiler`: of the backend that is called as the device.
 /// errors: they do not compile.
 Json judge_opening(const std::string& device, const compile::Compiler& compiler);
 

@@ -8,10 +8,12 @@
 #include <chrono>
 #include <exception>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "core/file.h"
 #include "core/hash.h"
+#include "kernel/triton.h"
 
 namespace ak::compile {
 namespace {
@@ -40,8 +42,21 @@ CommandResult run_child(ProcessOptions options, double seconds, const fs::path& 
   return run_command(options, std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000)));
 }
 
+CommandResult run_limited(ProcessOptions options, const Limits& limits, const fs::path& directory) {
+  options.cpu_seconds = static_cast<int64_t>(limits.seconds) + 1;
+  options.file_bytes = limits.file_bytes;
+  return run_child(std::move(options), limits.seconds, directory);
+}
+
+Source source_of(const kernel::KernelFile& file, const kernel::Task& task, const kernel::Point& point, const kernel::Binding& binding,
+                 const Bindings& device_facts) {
+  if (file.backend() != kernel::Backend::triton) return {file.text(), kernel::macros(file, task, point), {}};
+  const kernel::ConcretePlan plan = kernel::make_concrete(file, task, binding, point, device_facts);
+  return {file.text(), {}, kernel::triton_specification(file, task, point, plan).dump()};
+}
+
 std::string Compiler::key(const Source& source) const {
-  std::string all = identity_ + '\0' + source.text;
+  std::string all = identity_ + '\0' + source.text + '\0' + source.specification;
   for (const auto& [name, value] : source.macros) all += '\0' + name + '=' + value;
   return content_hash(all);
 }
@@ -68,10 +83,7 @@ Result Compiler::compile(const Source& source, const Limits& limits) const {
   const TemporaryDirectory directory("build-", cache_directory_);
   write_file(directory.path() / source_name_, translation_unit(source));
   const std::string module_name = "kernel" + ending_;
-  ProcessOptions options = child(source, module_name, limits);
-  options.cpu_seconds = static_cast<int64_t>(limits.seconds) + 1;
-  options.file_bytes = limits.file_bytes;
-  const CommandResult command = run_child(std::move(options), limits.seconds, directory.path());
+  const CommandResult command = run(source, directory.path(), module_name, limits);
   result.log = readable(command.output);
   if (command.status.timed_out) result.log += fmt::format("\nthe compiler was stopped after {:g} s", limits.seconds);
   if (command.status.success()) {

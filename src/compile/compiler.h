@@ -8,17 +8,25 @@
 #include <utility>
 #include <vector>
 
+#include "core/expression.h"
 #include "core/process.h"
+#include "kernel/launch_plan.h"
 
 namespace ak::compile {
 
 using Macros = std::vector<std::pair<std::string, std::string>>;
 
-/// One translation unit: a kernel file's text and the macros of kernel::macros.
+/// One translation unit: a kernel file's text, and what it is compiled for.
 struct Source {
   std::string text;
-  Macros macros;
+  Macros macros;              // of kernel::macros; C++ and CUDA
+  std::string specification;  // of kernel::triton_specification; Triton
 };
+
+/// Of a candidate for a binding of its task, which decides nothing but for Triton.
+/// errors: as kernel::make_concrete, for Triton.
+Source source_of(const kernel::KernelFile& file, const kernel::Task& task, const kernel::Point& point, const kernel::Binding& binding,
+                 const Bindings& device_facts);
 
 struct Result {
   bool compiled = false;
@@ -60,8 +68,9 @@ class Compiler {
  private:
   /// What the child compiles: `source_name_`.
   virtual std::string translation_unit(const Source& source) const { return source.text; }
-  /// The child, whose working directory holds the translation unit, that writes `module_name`.
-  virtual ProcessOptions child(const Source& source, const std::string& module_name, const Limits& limits) const = 0;
+  /// Make `module_name` in `directory`, which holds the translation unit, within the limits.
+  virtual CommandResult run(const Source& source, const std::filesystem::path& directory, const std::string& module_name,
+                            const Limits& limits) const = 0;
 
   std::string readable(std::string log) const;
 
@@ -71,6 +80,9 @@ class Compiler {
 
 /// Every file below a directory with its name, for an identity.
 std::string content_of_headers(const std::filesystem::path& directory);
+
+/// Run a compiler's program in `directory` (empty: ours), messages in English, processor time and the size of files limited.
+CommandResult run_limited(ProcessOptions options, const Limits& limits, const std::filesystem::path& directory);
 
 /// Run a compiler's program in `directory` (empty: ours), messages in English.
 CommandResult run_child(ProcessOptions options, double seconds, const std::filesystem::path& directory = {});

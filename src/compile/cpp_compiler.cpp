@@ -15,18 +15,17 @@ namespace {
 namespace fs = std::filesystem;
 
 // docs/formats/kernel-file.md. Never -ffast-math.
-constexpr const char* flags[] = {"-O3",
-                                 "-march=native",
-                                 "-std=c++20",
-                                 "-fno-exceptions",
-                                 "-fno-rtti",
-                                 "-ffp-contract=fast",
-                                 "-fno-math-errno",
-                                 "-fno-trapping-math",
-                                 "-fPIC",
-                                 "-shared",
-                                 "-fmax-errors=20",
-                                 "-fdiagnostics-color=never"};
+constexpr const char* kernel_flags[] = {"-O3",
+                                        "-march=native",
+                                        "-std=c++20",
+                                        "-fno-exceptions",
+                                        "-fno-rtti",
+                                        "-ffp-contract=fast",
+                                        "-fno-math-errno",
+                                        "-fno-trapping-math",
+                                        "-fPIC",
+                                        "-fmax-errors=20",
+                                        "-fdiagnostics-color=never"};
 constexpr const char* link_flags[] = {"-static-libstdc++", "-static-libgcc", "-Wl,--as-needed", "-Wl,-z,defs", "-lm"};
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
@@ -60,7 +59,7 @@ CppCompiler::CppCompiler(fs::path program, fs::path include_directory, const fs:
     : Compiler(cache_directory, "kernel.cpp", ".so"), program_(std::move(program)), include_directory_(std::move(include_directory)) {
   version_ = first_line(run_child({.arguments = {program_.string(), "--version"}}, 10).output);
   identity_ = version_ + resolved_target(program_) + content_of_headers(include_directory_);
-  for (const char* flag : flags) identity_ += flag;
+  for (const char* flag : kernel_flags) identity_ += flag;
   for (const char* flag : link_flags) identity_ += flag;
   shown_relative_ = {include_directory_};
 }
@@ -82,14 +81,18 @@ CppCompiler CppCompiler::find(const fs::path& include_directory, const fs::path&
               "install g++ 12 or later, or name one in CXX");
 }
 
-ProcessOptions CppCompiler::child(const Source& source, const std::string& module_name, const Limits& limits) const {
+std::vector<std::string> CppCompiler::flags() { return {std::begin(kernel_flags), std::end(kernel_flags)}; }
+
+CommandResult CppCompiler::run(const Source& source, const fs::path& directory, const std::string& module_name,
+                               const Limits& limits) const {
   std::vector<std::string> arguments = {program_.string()};
-  arguments.insert(arguments.end(), std::begin(flags), std::end(flags));
+  arguments.insert(arguments.end(), std::begin(kernel_flags), std::end(kernel_flags));
+  arguments.push_back("-shared");
   arguments.push_back("-I" + include_directory_.string());
   for (const auto& [name, value] : source.macros) arguments.push_back("-D" + name + "=" + value);
   arguments.insert(arguments.end(), {"kernel.cpp", "-o", module_name});
   arguments.insert(arguments.end(), std::begin(link_flags), std::end(link_flags));
-  return {.arguments = std::move(arguments), .memory_bytes = limits.memory_bytes};
+  return run_limited({.arguments = std::move(arguments), .memory_bytes = limits.memory_bytes}, limits, directory);
 }
 
 }  // namespace ak::compile

@@ -14,10 +14,13 @@ class CppCompiler final : public Compiler {
                           const std::string& program = {});
 
   const std::filesystem::path& program() const { return program_; }
+  /// What kernels are compiled with, but for what makes a shared object of one.
+  static std::vector<std::string> flags();
 
  private:
   CppCompiler(std::filesystem::path program, std::filesystem::path include_directory, const std::filesystem::path& cache_directory);
-  ProcessOptions child(const Source& source, const std::string& module_name, const Limits& limits) const override;
+  CommandResult run(const Source& source, const std::filesystem::path& directory, const std::string& module_name,
+                    const Limits& limits) const override;
 
   std::filesystem::path program_, include_directory_;
 };

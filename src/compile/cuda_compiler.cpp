@@ -59,7 +59,7 @@ std::string CudaCompiler::translation_unit(const Source& source) const {
   return text + "#line 1 \"kernel.cu\"\n" + source.text;
 }
 
-ProcessOptions CudaCompiler::child(const Source&, const std::string& module_name, [[maybe_unused]] const Limits& limits) const {
+CommandResult CudaCompiler::run(const Source&, const fs::path& directory, const std::string& module_name, const Limits& limits) const {
   ProcessOptions child = nvrtc(judge_, toolkit_);
   child.arguments.insert(child.arguments.end(), {target_, module_name, include_directory_.string()});
   for (const fs::path& directory : toolkit_.include_directories) child.arguments.push_back(directory.string());
@@ -69,7 +69,7 @@ ProcessOptions CudaCompiler::child(const Source&, const std::string& module_name
 #if !defined(__SANITIZE_ADDRESS__)  // whose shadow is address space of its own
   child.memory_bytes = limits.memory_bytes;
 #endif
-  return child;
+  return run_limited(std::move(child), limits, directory);
 }
 
 }  // namespace ak::compile

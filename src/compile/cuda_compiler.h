@@ -21,7 +21,8 @@ class CudaCompiler final : public Compiler {
  private:
   /// Macros stand after CUDA's headers, since those have a T of their own.
   std::string translation_unit(const Source& source) const override;
-  ProcessOptions child(const Source& source, const std::string& module_name, const Limits& limits) const override;
+  CommandResult run(const Source& source, const std::filesystem::path& directory, const std::string& module_name,
+                    const Limits& limits) const override;
 
   std::filesystem::path judge_;
   CudaToolkit toolkit_;

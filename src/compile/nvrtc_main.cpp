@@ -69,7 +69,7 @@ void confine(std::span<const fs::path> readable) {
   std::vector<FileRule> rules = {{FileRule::Access::write, fs::current_path()}};
   for (const fs::path& directory : readable) rules.push_back({FileRule::Access::read, directory});
   const int version = restrict_files(rules);
-  restrict_calls(Programs::none, version >= landlock_with_signals);
+  restrict_calls({.signals_scoped = version >= landlock_with_signals});
 }
 
 int version(const Nvrtc& nvrtc) {

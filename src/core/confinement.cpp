@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -115,6 +116,12 @@ constexpr long refused_calls[] = {
     SYS_syslog,
 };
 
+/// Before the refusals: the first that knows a call decides.
+void allow_local_sockets(CallFilter& filter) {
+  filter.when(SYS_socket, CallFilter::only_argument(0, AF_UNIX, answer_with(EPERM)));
+  for (const long number : {SYS_bind, SYS_listen, SYS_accept, SYS_accept4}) filter.when(number, {CallFilter::result(SECCOMP_RET_ALLOW)});
+}
+
 void allow_threads_only(CallFilter& filter) {
   CallFilter::Body body;
   CallFilter::when_bits(body, 0, CLONE_THREAD, SECCOMP_RET_ALLOW);
@@ -159,12 +166,13 @@ int restrict_files(std::span<const FileRule> rules) {
   return static_cast<int>(version);
 }
 
-bool restrict_calls(Programs programs, bool signals_scoped) {
+bool restrict_calls(const CallRules& rules) {
   CallFilter filter;
+  if (rules.local_sockets) allow_local_sockets(filter);
   for (const long number : refused_calls) filter.when(number, {CallFilter::result(answer_with(EPERM))});
   filter.when(SYS_clone3, {CallFilter::result(answer_with(ENOSYS))});  // the C library then uses clone, whose flags can be read
-  programs == Programs::none ? allow_threads_only(filter) : refuse_namespaces(filter);
-  if (!signals_scoped) signals_to_itself_only(filter);
+  rules.programs ? refuse_namespaces(filter) : allow_threads_only(filter);
+  if (!rules.signals_scoped) signals_to_itself_only(filter);
   filter.otherwise(SECCOMP_RET_ALLOW);
   ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   return filter.install();

@@ -20,12 +20,15 @@ struct FileRule {
 /// errors: Landlock is there and refuses the rules.
 int restrict_files(std::span<const FileRule> rules);
 
-enum class Programs { none, allowed };
+struct CallRules {
+  bool programs = false;        // may start processes
+  bool signals_scoped = false;  // restrict_files or a namespace keeps signals inside; else only those to itself are let through
+  bool local_sockets = false;   // may listen on sockets of its own, as the CUDA driver does; still not connect
+};
 
-/// By seccomp: no sockets to connect, no other process, namespace, mount, key or clock touched, nobody leaves the process group; with
-/// Programs::none no process is started either. What is refused answers EPERM, as honest code copes with. `signals_scoped`: restrict_files
-/// or a namespace keeps signals inside, else only those to itself are let through. False where there is no seccomp.
-bool restrict_calls(Programs programs, bool signals_scoped);
+/// By seccomp: no network, no other process, namespace, mount, key or clock touched, nobody leaves the process group. What is refused
+/// answers EPERM, as honest code copes with. False where there is no seccomp.
+bool restrict_calls(const CallRules& rules);
 
 /// From which version on Landlock keeps signals inside.
 constexpr int landlock_with_signals = 6;

@@ -11,23 +11,23 @@ namespace {
 
 struct Row {
   Dtype dtype;
-  std::string_view name, safetensors, cpp, cuda;
+  std::string_view name, safetensors, cpp, cuda, triton;
   int64_t bytes;
   int mantissa_bits;     // explicit; 0 for integers
   int minimum_exponent;  // of the smallest normal number
 };
 
 constexpr std::array<Row, 10> table = {{
-    {Dtype::float64, "float64", "F64", "double", "double", 8, 52, -1022},
-    {Dtype::float32, "float32", "F32", "float", "float", 4, 23, -126},
-    {Dtype::float16, "float16", "F16", "ak::float16", "__half", 2, 10, -14},
-    {Dtype::bfloat16, "bfloat16", "BF16", "ak::bfloat16", "__nv_bfloat16", 2, 7, -126},
-    {Dtype::int64, "int64", "I64", "int64_t", "int64_t", 8, 0, 0},
-    {Dtype::int32, "int32", "I32", "int32_t", "int32_t", 4, 0, 0},
-    {Dtype::int16, "int16", "I16", "int16_t", "int16_t", 2, 0, 0},
-    {Dtype::int8, "int8", "I8", "int8_t", "int8_t", 1, 0, 0},
-    {Dtype::uint8, "uint8", "U8", "uint8_t", "uint8_t", 1, 0, 0},
-    {Dtype::boolean, "bool", "BOOL", "bool", "bool", 1, 0, 0},
+    {Dtype::float64, "float64", "F64", "double", "double", "fp64", 8, 52, -1022},
+    {Dtype::float32, "float32", "F32", "float", "float", "fp32", 4, 23, -126},
+    {Dtype::float16, "float16", "F16", "ak::float16", "__half", "fp16", 2, 10, -14},
+    {Dtype::bfloat16, "bfloat16", "BF16", "ak::bfloat16", "__nv_bfloat16", "bf16", 2, 7, -126},
+    {Dtype::int64, "int64", "I64", "int64_t", "int64_t", "i64", 8, 0, 0},
+    {Dtype::int32, "int32", "I32", "int32_t", "int32_t", "i32", 4, 0, 0},
+    {Dtype::int16, "int16", "I16", "int16_t", "int16_t", "i16", 2, 0, 0},
+    {Dtype::int8, "int8", "I8", "int8_t", "int8_t", "i8", 1, 0, 0},
+    {Dtype::uint8, "uint8", "U8", "uint8_t", "uint8_t", "u8", 1, 0, 0},
+    {Dtype::boolean, "bool", "BOOL", "bool", "bool", "i1", 1, 0, 0},
 }};
 
 struct Alias {
@@ -53,6 +53,7 @@ std::string_view name_of(Dtype dtype) { return row(dtype).name; }
 std::string_view safetensors_name(Dtype dtype) { return row(dtype).safetensors; }
 std::string_view cpp_name(Dtype dtype) { return row(dtype).cpp; }
 std::string_view cuda_name(Dtype dtype) { return row(dtype).cuda; }
+std::string_view triton_name(Dtype dtype) { return row(dtype).triton; }
 
 std::optional<Dtype> find_dtype(std::string_view name) {
   for (const Alias& alias : aliases) {

@@ -26,6 +26,8 @@ Dtype parse_safetensors_dtype(std::string_view name);
 std::string_view cpp_name(Dtype dtype);
 /// The type in a CUDA kernel file: "float", "__half", "int64_t".
 std::string_view cuda_name(Dtype dtype);
+/// The element of a pointer in Triton: "fp32", "bf16", "i64".
+std::string_view triton_name(Dtype dtype);
 
 /// Half a unit in the last place of `dtype` at magnitude `value`, subnormals included. 0 for integers.
 double half_ulp(Dtype dtype, double value);

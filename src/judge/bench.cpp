@@ -28,14 +28,6 @@ int64_t align(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
 /// A worker's part of a per-worker scratch, with a line of canary behind it.
 int64_t worker_stride(int64_t bytes) { return align(bytes, line_bytes) + line_bytes; }
 
-bool reads(const std::vector<kernel::ConcreteLaunch>& launches, const std::string& scratch) {
-  return std::ranges::any_of(launches, [&](const auto& launch) {
-    return std::ranges::any_of(launch.arguments, [&](const kernel::Argument& argument) {
-      return argument.kind == kernel::Argument::Kind::scratch && argument.name == scratch;
-    });
-  });
-}
-
 int64_t element_at(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides, int64_t linear) {
   int64_t offset = 0;
   for (size_t dim = shape.size(); dim-- > 0;) {
@@ -83,12 +75,13 @@ void Bench::lay_out(uint64_t seed) {
   for (size_t i = 0; i < plan_.scratch.size(); ++i) {
     const kernel::ConcreteScratch& scratch = plan_.scratch[i];
     const int64_t bytes = scratch.per_worker ? host_.workers() * worker_stride(scratch.bytes) : scratch.bytes;
-    buffers_.push_back({Kind::scratch, scratch.name, 0, bytes, 0, i, reads(plan_.prepares, scratch.name)});
+    buffers_.push_back({Kind::scratch, scratch.name, 0, bytes, 0, i, touch_scratch(plan_, plan_.prepares, scratch.name)});
   }
   std::mt19937_64 random(seed);
   int64_t at = 0;
   for (Buffer& each : buffers_) {
     each.begin = align(at + zone_bytes, page_bytes) + line_bytes * static_cast<int64_t>(random() % (page_bytes / line_bytes));
+    if (each.kind == Kind::scratch) each.begin = align(each.begin, plan_.scratch[each.index].alignment);
     each.pointer += each.begin;
     at = each.begin + each.bytes;
   }

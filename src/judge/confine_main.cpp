@@ -117,6 +117,7 @@ std::vector<FileRule> rules_of(const Request& request) {
   for (const std::string& path : request.write) rules.push_back({Access::write, path});
   for (const char* device : {"/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"}) rules.push_back({Access::write, device});
   if (request.cuda) {
+    rules.push_back({Access::write, "/proc/self"});  // where the driver names its threads, for one
     std::error_code ignored;
     for (const auto& entry : fs::directory_iterator("/dev", ignored)) {
       if (entry.path().filename().string().starts_with("nvidia")) rules.push_back({Access::write, entry.path()});
@@ -131,7 +132,7 @@ std::string close_around(const Request& request) {
   const int landlock = restrict_files(rules_of(request));
   if (landlock > 0) levels += "files ";
   const bool signals_scoped = landlock >= landlock_with_signals || (request.inside && !request.cuda);
-  if (restrict_calls(Programs::allowed, signals_scoped)) levels += "calls ";
+  if (restrict_calls({.programs = true, .signals_scoped = signals_scoped, .local_sockets = request.cuda})) levels += "calls ";
   if (limit(request)) levels += "limits ";
   return levels.substr(0, levels.find_last_not_of(' ') + 1);
 }

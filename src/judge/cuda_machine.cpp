@@ -18,7 +18,7 @@ namespace cuda = device::cuda;
 namespace {
 
 constexpr int floor_samples = 21, ceiling_samples = 9, launch_samples = 31;
-constexpr int64_t ceiling_bytes = int64_t{1} << 30, vector_bytes = 16, block_vectors = 256 * 4;
+constexpr int64_t ceiling_bytes = int64_t{1} << 30, vector_bytes = 16, move_threads = 256;
 constexpr int64_t multiply_rounds = 2000, multiply_blocks_a_sm = 8, scalar_flops_a_round = 32;
 constexpr double longest_seconds = 10;
 
@@ -67,8 +67,12 @@ std::map<std::string, double> CudaMachine::floors_us(int64_t read_bytes, int64_t
   const auto add = [&](const std::string& name, const cuda::Launch& launch) {
     means[name] = [this, launch] { return context_.launch(launch); };
   };
-  add("move", context_.builtin("builtin_move", (std::max(read, write) + block_vectors - 1) / block_vectors, 256,
+  for (const int64_t vectors_a_thread : {1, 4, 8}) {
+    const std::string name = "move_" + std::to_string(vectors_a_thread);
+    const int64_t block_vectors = move_threads * vectors_a_thread;
+    add(name, context_.builtin(("builtin_" + name).c_str(), (std::max(read, write) + block_vectors - 1) / block_vectors, move_threads,
                                {source, static_cast<uint64_t>(read), target, static_cast<uint64_t>(write)}));
+  }
   if (write == 0) {
     for (const int64_t blocks : {2, 4})
       add("read_" + std::to_string(blocks),

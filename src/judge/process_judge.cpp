@@ -6,11 +6,14 @@
 #include <thread>
 
 #include "core/error.h"
+#include "kernel/triton.h"
 
 namespace ak::judge {
 namespace {
 
 constexpr std::chrono::seconds check_timeout(600), time_timeout(600);  // the judge's own limits are far below
+
+constexpr int numerical_stage = 3;
 
 double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -25,6 +28,8 @@ void note_stage(Judgement& judgement, int stage) {
   if (stages.is_null()) stages = Json::array();
   if (std::ranges::find(stages, Json(stage)) == stages.end()) stages.push_back(stage);
 }
+
+size_t spare_threads() { return std::max(2u, std::thread::hardware_concurrency()) - 1; }
 
 void set_case(Judgement& judgement, const StageCase& stage, const Json& test_case) {
   judgement.evidence["stage"] = stage.stage;
@@ -41,32 +46,38 @@ ProcessJudge::ProcessJudge(kernel::Task task, JudgeProcess& process, const compi
       settings_(settings),
       fixtures_(fixtures, task_, settings.fixture_bytes) {}
 
-compile::Source ProcessJudge::source_of(const Candidate& candidate) const {
-  return {candidate.file.text(), kernel::macros(candidate.file, task_, candidate.point)};
+compile::Source ProcessJudge::source_of(const Candidate& candidate, const kernel::Binding& binding) const {
+  return compile::source_of(candidate.file, task_, candidate.point, binding, process_.facts());
 }
 
 void ProcessJudge::compile_ahead(std::span<const Candidate> candidates, int threads) const {
   std::vector<compile::Source> sources;
-  for (const Candidate& candidate : candidates) sources.push_back(source_of(candidate));
+  for (const Candidate& candidate : candidates) sources.push_back(source_of(candidate, timed_binding()));
   compiler_.compile(sources, threads, settings_.compile);
 }
 
 void ProcessJudge::expect(std::span<const Candidate> candidates) {
-  const size_t most = std::max(2u, std::thread::hardware_concurrency()) - 1;
   // What came out otherwise than expected waits in the compiler's cache.
   std::erase_if(ahead_, [](const auto& each) { return each.second.wait_for(std::chrono::seconds(0)) == std::future_status::ready; });
   for (const Candidate& candidate : candidates) {
-    if (candidate.file.backend() == kernel::Backend::cpu || ahead_.size() >= most) return;
-    compile::Source source = source_of(candidate);
-    std::string key = compiler_.key(source);
+    if (candidate.file.backend() == kernel::Backend::cpu || ahead_.size() >= spare_threads()) return;
+    std::optional<compile::Source> source = fitting_source(candidate, timed_binding());
+    if (!source) continue;
+    std::string key = compiler_.key(*source);
     if (ahead_.contains(key)) continue;
-    ahead_.emplace(std::move(key), std::async(std::launch::async,
-                                              [this, source = std::move(source)] { return compiler_.compile(source, settings_.compile); }));
+    ahead_.emplace(std::move(key), std::async(std::launch::async, [this, source = *std::move(source)] {
+                     return compiler_.compile(source, settings_.compile);
+                   }));
   }
 }
 
-compile::Result ProcessJudge::compiled(const Candidate& candidate) {
-  const compile::Source source = source_of(candidate);
+std::optional<compile::Source> ProcessJudge::fitting_source(const Candidate& candidate, const kernel::Binding& binding) const try {
+  return source_of(candidate, binding);
+} catch (const Error&) {
+  return std::nullopt;
+}
+
+compile::Result ProcessJudge::compiled(const compile::Source& source) {
   const auto waiting = ahead_.find(compiler_.key(source));
   if (waiting == ahead_.end()) return compiler_.compile(source, settings_.compile);
   std::future<compile::Result> result = std::move(waiting->second);
@@ -74,23 +85,45 @@ compile::Result ProcessJudge::compiled(const Candidate& candidate) {
   return result.get();
 }
 
-bool ProcessJudge::compile(const Candidate& candidate, Judgement& judgement, std::string& module) {
+std::optional<std::string> ProcessJudge::compile(const Candidate& candidate, const kernel::Binding& binding, Judgement& judgement) {
   const double start = seconds_now();
-  const compile::Result compiled = this->compiled(candidate);
+  const compile::Source source = source_of(candidate, binding);
+  if (const auto known = modules_.find(source.specification); known != modules_.end()) return known->second;
+  const compile::Result result = compiled(source);
   judgement.compile_seconds += seconds_now() - start;
-  module = compiled.module.string();
-  if (compiled.compiled) return true;
+  if (result.compiled) return modules_[source.specification] = result.module.string();
   judgement.verdict = Verdict::does_not_compile;
-  judgement.evidence["log"] = compiled.log;
-  return false;
+  judgement.evidence["log"] = result.log;
+  return std::nullopt;
 }
 
-std::optional<Json> ProcessJudge::concrete(const Candidate& candidate, const std::string& module, const kernel::Binding& binding) const {
+void ProcessJudge::compile_later_stages(const Candidate& candidate, Judgement& judgement) const {
+  if (candidate.file.backend() != kernel::Backend::triton) return;
+  const double start = seconds_now();
+  std::map<std::string, compile::Source> sources;
+  for (const StageCase& stage : later_cases(task_)) {
+    const auto source = fitting_source(candidate, kernel::binding_from_json(stage.test_case));
+    if (source) sources.emplace(source->specification, *source);
+  }
+  std::vector<compile::Source> list;
+  for (auto& [specification, source] : sources) list.push_back(std::move(source));
+  compiler_.compile(list, static_cast<int>(spare_threads()), settings_.compile);
+  judgement.compile_seconds += seconds_now() - start;
+}
+
+std::optional<kernel::ConcretePlan> ProcessJudge::plan(const Candidate& candidate, const kernel::Binding& binding) const {
   const Bindings facts = process_.facts();
   if (!candidate.file.allows(kernel::plan_names(task_, binding, candidate.point, facts))) return std::nullopt;
-  Json plan = kernel::to_json(kernel::make_concrete(candidate.file, task_, binding, candidate.point, facts));
-  plan["module"] = module;
-  return plan;
+  return kernel::make_concrete(candidate.file, task_, binding, candidate.point, facts);
+}
+
+std::optional<Json> ProcessJudge::ready(const Candidate& candidate, const kernel::ConcretePlan& plan, const kernel::Binding& binding,
+                                        Judgement& judgement) {
+  const auto module = compile(candidate, binding, judgement);
+  if (!module) return std::nullopt;
+  Json json = kernel::to_json(candidate.file.backend() == kernel::Backend::triton ? kernel::with_triton_module(plan, *module) : plan);
+  json["module"] = *module;
+  return json;
 }
 
 Json ProcessJudge::request(const CaseFixture& fixture) const {
@@ -109,24 +142,28 @@ std::optional<Json> ProcessJudge::ask(const std::string& verb, const Json& argum
   return reply;
 }
 
-bool ProcessJudge::check(const Candidate& candidate, const std::string& module, const StageCase& stage, bool fresh, Judgement& judgement) {
+bool ProcessJudge::check(const Candidate& candidate, const StageCase& stage, bool fresh, Judgement& judgement) {
   const CaseFixture& fixture = fixtures_.get(stage.test_case, fresh);
-  std::optional<Json> plan;
+  std::optional<kernel::ConcretePlan> plan;
+  std::optional<Json> json;
   try {
-    plan = concrete(candidate, module, fixture.binding);
+    plan = this->plan(candidate, fixture.binding);
     if (!plan && stage.must_hold) throw Error(candidate.file.origin() + ": a `require` does not hold for this point and shape");
+    if (plan) json = ready(candidate, *plan, fixture.binding, judgement);
   } catch (const Error& error) {
     judgement.verdict = Verdict::does_not_fit;
     judgement.evidence["message"] = error.what();
-    set_case(judgement, stage, fixture.test_case);
-    return false;
   }
-  if (!plan) {
+  if (!plan && judgement.verdict != Verdict::does_not_fit) {
     judgement.evidence["skipped_cases"] = judgement.evidence.value("skipped_cases", 0) + 1;
     return true;
   }
+  if (!json) {
+    set_case(judgement, stage, fixture.test_case);
+    return false;
+  }
   Json arguments = request(fixture);
-  arguments["candidate"] = std::move(*plan);
+  arguments["candidate"] = std::move(*json);
   arguments["runs"] = stage.runs;
   const auto reply = ask("check", arguments, judgement);
   if (!reply) return false;
@@ -140,26 +177,27 @@ bool ProcessJudge::check(const Candidate& candidate, const std::string& module, 
   return false;
 }
 
-bool ProcessJudge::later_stages(const Candidate& candidate, const std::string& module, Judgement& judgement) {
+bool ProcessJudge::later_stages(const Candidate& candidate, Judgement& judgement) {
+  compile_later_stages(candidate, judgement);
   for (const StageCase& stage : later_cases(task_)) {
-    if (!check(candidate, module, stage, false, judgement)) return false;
+    if (!check(candidate, stage, false, judgement)) return false;
   }
-  return check(candidate, module, smoke_case(task_), true, judgement);
+  return check(candidate, smoke_case(task_), true, judgement);
 }
 
-bool ProcessJudge::timing(const Candidate& candidate, const std::string& module, const Candidate* incumbent, Judgement& judgement) {
+bool ProcessJudge::timing(const Candidate& candidate, const Candidate* incumbent, Judgement& judgement) {
   const StageCase timed = smoke_case(task_);
   const CaseFixture& fixture = fixtures_.get(timed.test_case);
   Json arguments = request(fixture);
-  arguments["candidate"] = *concrete(candidate, module, fixture.binding);
+  arguments["candidate"] = *ready(candidate, *plan(candidate, fixture.binding), fixture.binding, judgement);
   arguments["incumbent"] = Json();
   if (incumbent != nullptr) {
-    std::string incumbent_module;
     Judgement its_own;
-    if (!compile(*incumbent, its_own, incumbent_module)) throw Error("the incumbent no longer compiles: " + its_own.evidence.dump());
-    auto plan = concrete(*incumbent, incumbent_module, fixture.binding);
-    if (!plan) throw Error("the incumbent no longer fits its task");
-    arguments["incumbent"] = std::move(*plan);
+    const auto own_modules = std::exchange(modules_, {});
+    auto json = ready(*incumbent, *plan(*incumbent, fixture.binding), fixture.binding, its_own);
+    modules_ = own_modules;
+    if (!json) throw Error("the incumbent no longer compiles: " + its_own.evidence.dump());
+    arguments["incumbent"] = std::move(*json);
   }
   arguments["minimum_gain"] = settings_.minimum_gain;
   arguments["maximum_seconds"] = settings_.timing_seconds;
@@ -171,17 +209,29 @@ bool ProcessJudge::timing(const Candidate& candidate, const std::string& module,
   return judgement.verdict == Verdict::kept;
 }
 
+/// Whether the smoke case's module can be made: before its data are, which takes longer.
+bool ProcessJudge::compiles(const Candidate& candidate, Judgement& judgement) {
+  try {
+    return compile(candidate, timed_binding(), judgement).has_value();
+  } catch (const Error& error) {
+    judgement.verdict = Verdict::does_not_fit;
+    judgement.evidence["message"] = error.what();
+    return false;
+  }
+}
+
 void ProcessJudge::run(const Candidate& candidate, const Candidate* incumbent, Judgement& judgement) {
-  std::string module;
-  if (!compile(candidate, judgement, module)) return;
-  bool going = check(candidate, module, smoke_case(task_), false, judgement);
+  modules_.clear();
+  if (!compiles(candidate, judgement)) return;
+  bool going = check(candidate, smoke_case(task_), false, judgement);
   if (incumbent != nullptr) {
-    going = going && timing(candidate, module, incumbent, judgement) && later_stages(candidate, module, judgement);
+    going = going && timing(candidate, incumbent, judgement) && later_stages(candidate, judgement);
   } else {
-    going = going && later_stages(candidate, module, judgement) && timing(candidate, module, nullptr, judgement);
+    going = going && later_stages(candidate, judgement) && timing(candidate, nullptr, judgement);
   }
   if (going) judgement.verdict = Verdict::kept;
-  process_.call("release", {{"module", module}}, check_timeout);  // the next candidate meets a host of its own
+  for (const auto& [specification, module] : modules_)
+    process_.call("release", {{"module", module}}, check_timeout);  // the next candidate meets a host of its own
 }
 
 Judgement ProcessJudge::judge(const Candidate& candidate, const Candidate* incumbent) {
@@ -200,15 +250,25 @@ Judgement ProcessJudge::judge(const Candidate& candidate, const Candidate* incum
 
 double ProcessJudge::time_us(const Candidate& candidate) {
   Judgement judgement;
-  std::string module;
   process_.opened();
-  if (!compile(candidate, judgement, module)) throw Error("a kernel that has passed no longer compiles: " + judgement.evidence.dump());
-  if (!timing(candidate, module, nullptr, judgement)) throw Error("a kernel that has passed cannot be timed: " + judgement.evidence.dump());
+  modules_.clear();
+  if (!compiles(candidate, judgement)) throw Error("a kernel that has passed no longer compiles: " + judgement.evidence.dump());
+  if (!timing(candidate, nullptr, judgement)) throw Error("a kernel that has passed cannot be timed: " + judgement.evidence.dump());
   return judgement.median_us;
 }
 
 std::vector<std::string> ProcessJudge::passing_null_candidates() {
-  const Json test_case = smoke_case(task_).test_case;
+  std::vector<std::string> passing = null_candidates_of(smoke_case(task_).test_case);
+  for (const StageCase& stage : later_cases(task_)) {
+    if (passing.empty()) break;
+    if (stage.stage != numerical_stage) continue;
+    const std::vector<std::string> here = null_candidates_of(stage.test_case);
+    std::erase_if(passing, [&](const std::string& name) { return std::ranges::find(here, name) == here.end(); });
+  }
+  return passing;
+}
+
+std::vector<std::string> ProcessJudge::null_candidates_of(const Json& test_case) {
   Json other_case = test_case;
   other_case["other"] = true;  // a case of its own, with a seed of its own
   const CaseFixture other = fixtures_.get(other_case);

@@ -43,17 +43,28 @@ class ProcessJudge final : public Judge {
   std::vector<std::string> passing_null_candidates() override;
 
  private:
-  compile::Source source_of(const Candidate& candidate) const;
-  bool compile(const Candidate& candidate, Judgement& judgement, std::string& module);
-  compile::Result compiled(const Candidate& candidate);
-  /// The plan as the judge's process takes it; nothing where a `require` excludes the case.
-  std::optional<Json> concrete(const Candidate& candidate, const std::string& module, const kernel::Binding& binding) const;
+  std::vector<std::string> null_candidates_of(const Json& test_case);
+  compile::Source source_of(const Candidate& candidate, const kernel::Binding& binding) const;
+  const kernel::Binding& timed_binding() const { return task_.workload[heaviest_workload(task_)]; }
+  /// Nothing where the plan does not fit, which is the candidate's verdict once it is judged.
+  std::optional<compile::Source> fitting_source(const Candidate& candidate, const kernel::Binding& binding) const;
+  compile::Result compiled(const compile::Source& source);
+  /// The module of a candidate for a binding; nothing, and the verdict, where there is none.
+  std::optional<std::string> compile(const Candidate& candidate, const kernel::Binding& binding, Judgement& judgement);
+  /// Where each binding has a module of its own: those of the later stages, side by side.
+  void compile_later_stages(const Candidate& candidate, Judgement& judgement) const;
+  /// Nothing where a `require` excludes the binding.
+  std::optional<kernel::ConcretePlan> plan(const Candidate& candidate, const kernel::Binding& binding) const;
+  /// The plan as the judge's process takes it, with its module; nothing, and the verdict, where it does not compile.
+  std::optional<Json> ready(const Candidate& candidate, const kernel::ConcretePlan& plan, const kernel::Binding& binding,
+                            Judgement& judgement);
   Json request(const CaseFixture& fixture) const;
   std::optional<Json> ask(const std::string& verb, const Json& arguments, Judgement& judgement);
 
-  bool check(const Candidate& candidate, const std::string& module, const StageCase& stage, bool fresh, Judgement& judgement);
-  bool later_stages(const Candidate& candidate, const std::string& module, Judgement& judgement);
-  bool timing(const Candidate& candidate, const std::string& module, const Candidate* incumbent, Judgement& judgement);
+  bool check(const Candidate& candidate, const StageCase& stage, bool fresh, Judgement& judgement);
+  bool later_stages(const Candidate& candidate, Judgement& judgement);
+  bool timing(const Candidate& candidate, const Candidate* incumbent, Judgement& judgement);
+  bool compiles(const Candidate& candidate, Judgement& judgement);
   void run(const Candidate& candidate, const Candidate* incumbent, Judgement& judgement);
 
   kernel::Task task_;
@@ -62,6 +73,7 @@ class ProcessJudge final : public Judge {
   JudgeSettings settings_;
   FixtureCache fixtures_;
   std::map<std::string, std::future<compile::Result>> ahead_;  // by the compiler's key
+  std::map<std::string, std::string> modules_;                 // of the candidate being judged, by its source's specification
 };
 
 }  // namespace ak::judge

@@ -89,9 +89,9 @@ void SelfTest::compile_ahead(int threads) {
 
 PairResult SelfTest::run(const Pair& pair) {
   PairResult result;
-  result.planted = judge_of(pair.task).judge(pair.candidate(true), nullptr);
-  result.twin = judge_of(pair.task).judge(pair.candidate(false), nullptr);
-  result.caught = result.planted.verdict == pair.verdict && result.planted.rule == pair.rule;
+  result.planted = judge(pair, true);
+  result.twin = judge(pair, false);
+  result.caught = caught(pair, result.planted);
   result.honest_passed = result.twin.verdict == Verdict::kept;
   return result;
 }
@@ -104,6 +104,7 @@ std::string text_of(Verdict verdict, const std::string& rule) {
 
 }  // namespace
 
+bool caught(const Pair& pair, const Judgement& planted) { return planted.verdict == pair.verdict && planted.rule == pair.rule; }
 std::string verdict_text(const Judgement& judgement) { return text_of(judgement.verdict, judgement.rule); }
 std::string expected_text(const Pair& pair) { return text_of(pair.verdict, pair.rule); }
 

@@ -41,6 +41,8 @@ class SelfTest {
   void compile_ahead(int threads);
   /// errors: only what ProcessJudge::judge throws.
   PairResult run(const Pair& pair);
+  /// The planted candidate or its twin alone. errors: as above.
+  Judgement judge(const Pair& pair, bool planted) { return judge_of(pair.task).judge(pair.candidate(planted), nullptr); }
   /// What `open` of the judge answered, with the levels of the sandbox.
   const Json& opened() { return process_.opened(); }
 
@@ -55,6 +57,8 @@ class SelfTest {
   std::map<std::string, ProcessJudge> judges_;
 };
 
+/// Whether the planted candidate got exactly what the pair says.
+bool caught(const Pair& pair, const Judgement& planted);
 /// A verdict with its rule, where it has one: "cheating (remembered answer)".
 std::string verdict_text(const Judgement& judgement);
 std::string expected_text(const Pair& pair);

@@ -123,7 +123,7 @@ void FrontMatter::read_tunables(KernelFile& file) const {
 }
 
 Launch FrontMatter::launch(const Json& value, const std::string& path) const {
-  check_keys(value, path, {"kernel", "grid", "block", "shared", "args", "when", "overlap", "cluster", "cooperative"});
+  check_keys(value, path, {"kernel", "grid", "block", "shared", "args", "when", "overlap", "cluster", "cooperative", "constexprs"});
   Launch launch;
   launch.where = where(path);
   launch.kernel = text_of(required(value, path, "kernel"), path + ".kernel");
@@ -136,6 +136,11 @@ Launch FrontMatter::launch(const Json& value, const std::string& path) const {
   if (value.contains("cluster")) launch.cluster = expressions(value["cluster"], path + ".cluster", 3);
   if (value.contains("shared")) launch.shared_bytes = expression(value["shared"], path + ".shared");
   if (value.contains("when")) launch.when = expression(value["when"], path + ".when");
+  if (value.contains("constexprs")) {
+    if (!value["constexprs"].is_object()) fail(path + ".constexprs", "must be a table of expressions");
+    for (const auto& [name, each] : value["constexprs"].items())
+      launch.constexprs.emplace(name, expression(each, path + ".constexprs." + name));
+  }
   launch.overlap = value.value("overlap", false);
   launch.cooperative = value.value("cooperative", false);
   return launch;
@@ -166,6 +171,29 @@ void FrontMatter::read_scratch(KernelFile& file) const {
   }
 }
 
+void FrontMatter::read_tensor_maps(KernelFile& file) const {
+  if (!root_.contains("tensormap")) return;
+  if (file.backend_ != Backend::cuda) fail("tensormap", "is for the backend cuda alone");
+  if (!root_["tensormap"].is_object()) fail("tensormap", "must hold tables: [tensormap.NAME]");
+  constexpr size_t highest_rank = 5;
+  for (const auto& [name, value] : root_["tensormap"].items()) {
+    const std::string path = "tensormap." + name;
+    check_keys(value, path, {"tensor", "box", "swizzle", "shape", "strides"});
+    TensorMap map{.name = name,
+                  .tensor = text_of(required(value, path, "tensor"), path + ".tensor"),
+                  .box = expressions(required(value, path, "box"), path + ".box", highest_rank),
+                  .swizzle_bytes = Expression::constant(0),
+                  .where = where(path)};
+    if (value.contains("swizzle")) map.swizzle_bytes = expression(value["swizzle"], path + ".swizzle");
+    if (value.contains("shape") != value.contains("strides")) fail(path, "`shape` and `strides` come together");
+    if (value.contains("shape")) {
+      map.shape = expressions(value["shape"], path + ".shape", highest_rank);
+      map.strides = expressions(value["strides"], path + ".strides", highest_rank);
+    }
+    file.tensor_maps_.push_back(std::move(map));
+  }
+}
+
 void FrontMatter::read_variants(KernelFile& file) const {
   if (!root_.contains("variant")) return;
   if (!root_["variant"].is_array()) fail("variant", "must be a list of tables: [[variant]]");
@@ -188,6 +216,17 @@ void FrontMatter::read_recipes(KernelFile& file) const {
     check_keys(value, path, {"name", "tier", "when", "gain", "text"});
     file.recipes_.push_back({text_of(required(value, path, "name"), path), value.value("when", std::string()),
                              value.value("gain", std::string()), value.value("text", std::string()), value.value("tier", 1)});
+  }
+}
+
+/// Triton chooses blocks, shared memory and clusters by itself; the other compilers know no constexpr.
+void FrontMatter::check_backend(const KernelFile& file, const std::vector<Launch>& launches) const {
+  for (const Launch& launch : launches) {
+    const bool sized = !launch.block.empty() || launch.shared_bytes || !launch.cluster.empty();
+    if (file.backend_ == Backend::triton && sized)
+      throw Error(launch.where + ": block, shared and cluster of a Triton kernel follow from its source, NUM_WARPS and NUM_CTAS");
+    if (file.backend_ != Backend::triton && !launch.constexprs.empty())
+      throw Error(launch.where + ": constexprs are for Triton; write a tunable, or an argument");
   }
 }
 
@@ -225,10 +264,19 @@ void FrontMatter::read_into(KernelFile& file) {
   read_tunables(file);
   file.plan_ = {launches(root_, "", "launch"), launches(root_, "", "prepare")};
   read_scratch(file);
+  read_tensor_maps(file);
   read_variants(file);
   read_priors(file);
   read_recipes(file);
   if (file.plan_.launches.empty()) fail("", "needs at least one [[launch]]");
+  if (file.backend_ == Backend::triton && root_.contains("tensormap"))
+    fail("tensormap", "a Triton kernel makes its descriptors itself, with tl.make_tensor_descriptor");
+  check_backend(file, file.plan_.launches);
+  check_backend(file, file.plan_.prepares);
+  for (const Variant& variant : file.variants_) {
+    check_backend(file, variant.plan.launches);
+    check_backend(file, variant.plan.prepares);
+  }
 }
 
 }  // namespace ak::kernel

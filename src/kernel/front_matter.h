@@ -34,8 +34,10 @@ class FrontMatter {
   Launch launch(const Json& value, const std::string& path) const;
   std::vector<Launch> launches(const Json& parent, const std::string& path, const std::string& key) const;
   void read_scratch(KernelFile& file) const;
+  void read_tensor_maps(KernelFile& file) const;
   void read_variants(KernelFile& file) const;
   void read_recipes(KernelFile& file) const;
+  void check_backend(const KernelFile& file, const std::vector<Launch>& launches) const;
   Point prior_point(const KernelFile& file, const Json& value, const std::string& path) const;
   void read_priors(KernelFile& file) const;
 

@@ -37,6 +37,7 @@ struct Launch {
   std::vector<std::string> arguments;  // tensor, scratch or float scalar by name, else an integer expression
   std::optional<Expression> when, shared_bytes;
   std::vector<Expression> cluster;
+  std::map<std::string, Expression> constexprs;  // of Triton, beside tunables and options
   bool overlap = false, cooperative = false;
   std::string where;  // file:line, for messages
 };
@@ -62,6 +63,14 @@ struct Prior {
   Point set;        // some of the tunables, each to one of its values
 };
 
+/// A descriptor for bulk copies of boxes of a tensor (CUDA).
+struct TensorMap {
+  std::string name, tensor;                     // tensor: of the task, or scratch
+  std::vector<Expression> box, shape, strides;  // in elements, last dim fastest; no shape: the tensor's own
+  Expression swizzle_bytes = Expression::constant(0);
+  std::string where;  // file:line, for messages
+};
+
 /// An idea for whoever edits the file.
 struct Recipe {
   std::string name, when, gain, text;
@@ -81,6 +90,7 @@ class KernelFile {
   Backend backend() const { return backend_; }
   const std::vector<Tunable>& tunables() const { return tunables_; }
   const std::vector<Scratch>& scratch() const { return scratch_; }
+  const std::vector<TensorMap>& tensor_maps() const { return tensor_maps_; }
   const std::vector<Recipe>& recipes() const { return recipes_; }
   const std::vector<Prior>& priors() const { return priors_; }
   const std::vector<Variant>& variants() const { return variants_; }
@@ -103,6 +113,7 @@ class KernelFile {
   std::vector<Tunable> tunables_;
   std::vector<Expression> requires_;
   std::vector<Scratch> scratch_;
+  std::vector<TensorMap> tensor_maps_;
   std::vector<Recipe> recipes_;
   std::vector<Prior> priors_;
   std::vector<Variant> variants_;

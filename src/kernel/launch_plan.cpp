@@ -17,12 +17,18 @@ std::array<int64_t, 3> evaluate3(const std::vector<Expression>& expressions, con
 
 class Concretiser {
  public:
-  Concretiser(const KernelFile& file, const Task& task, const Bindings& names) : file_(file), task_(task), names_(names) {}
+  Concretiser(const KernelFile& file, const Task& task, const Binding& binding, const Bindings& names)
+      : file_(file),
+        task_(task),
+        binding_(binding),
+        names_(names),
+        aligned_(file.backend() == Backend::triton && binding.layout != "misaligned") {}
 
   ConcretePlan run() const {
     const Plan& plan = file_.plan(names_);
-    ConcretePlan result{launches(plan.launches), launches(plan.prepares), scratch()};
-    if (std::any_of(result.prepares.begin(), result.prepares.end(), [&](const ConcreteLaunch& launch) { return varies(launch); })) {
+    ConcretePlan result{launches(plan.launches), launches(plan.prepares), scratch(), {}};
+    for (const auto* list : {&result.launches, &result.prepares}) add_tensor_maps(*list, result);
+    if (std::any_of(result.prepares.begin(), result.prepares.end(), [&](const ConcreteLaunch& launch) { return varies(launch, result); })) {
       result.launches.insert(result.launches.begin(), result.prepares.begin(), result.prepares.end());
       result.prepares.clear();
     }
@@ -31,10 +37,73 @@ class Concretiser {
 
  private:
   /// Whether a launch reads what may change from one call to the next, so that it cannot run once beforehand.
-  bool varies(const ConcreteLaunch& launch) const {
+  bool varies(const ConcreteLaunch& launch, const ConcretePlan& plan) const {
     return std::any_of(launch.arguments.begin(), launch.arguments.end(), [&](const Argument& argument) {
-      return argument.kind == Argument::Kind::tensor && task_.tensor(argument.name).role != Role::weight;
+      const Argument& read = argument.kind == Argument::Kind::tensor_map ? plan.find_tensor_map(argument.name)->tensor : argument;
+      return read.kind == Argument::Kind::tensor && task_.tensor(read.name).role != Role::weight;
     });
+  }
+
+  void add_tensor_maps(const std::vector<ConcreteLaunch>& launches, ConcretePlan& plan) const {
+    for (const ConcreteLaunch& launch : launches) {
+      for (const Argument& argument : launch.arguments) {
+        if (argument.kind != Argument::Kind::tensor_map || plan.find_tensor_map(argument.name) != nullptr) continue;
+        const auto& maps = file_.tensor_maps();
+        plan.tensor_maps.push_back(
+            concrete(*std::find_if(maps.begin(), maps.end(), [&](const TensorMap& map) { return map.name == argument.name; })));
+      }
+    }
+  }
+
+  std::vector<int64_t> evaluate(const std::vector<Expression>& expressions) const {
+    std::vector<int64_t> values;
+    for (const Expression& expression : expressions) values.push_back(expression.evaluate(names_));
+    return values;
+  }
+
+  ConcreteTensorMap concrete(const TensorMap& map) const {
+    ConcreteTensorMap result{.name = map.name, .tensor = argument(map.tensor, names_, map.where), .box = evaluate(map.box)};
+    result.swizzle_bytes = map.swizzle_bytes.evaluate(names_);
+    if (result.tensor.kind == Argument::Kind::scratch) {
+      const auto& all = file_.scratch();
+      const Scratch& scratch = *std::find_if(all.begin(), all.end(), [&](const Scratch& each) { return each.name == map.tensor; });
+      result.dtype = dtype_of(scratch);
+      result.shape = evaluate(scratch.shape);
+      result.strides = contiguous_strides(result.shape);
+    } else if (result.tensor.kind == Argument::Kind::tensor || result.tensor.kind == Argument::Kind::null) {
+      const Tensor& tensor = task_.tensor(map.tensor);
+      result.dtype = tensor.dtype;
+      result.shape = task_.shape(tensor, binding_);
+      result.strides = task_.strides(tensor, binding_);
+    } else {
+      throw Error(map.where + ": the tensor map " + map.name + " is of " + map.tensor + ", which is no tensor and no scratch");
+    }
+    if (!map.shape.empty()) {
+      result.shape = evaluate(map.shape);
+      result.strides = evaluate(map.strides);
+    }
+    check(map, result);
+    return result;
+  }
+
+  /// What the hardware can describe. source: cuTensorMapEncodeTiled in the CUDA driver's documentation.
+  void check(const TensorMap& map, const ConcreteTensorMap& result) const {
+    const auto fail = [&](const std::string& what) { throw Error(map.where + ": the tensor map " + map.name + " " + what); };
+    const size_t rank = result.shape.size();
+    if (rank == 0 || result.box.size() != rank || result.strides.size() != rank)
+      fail("needs an extent of its box for each dim of the tensor");
+    const int64_t size = size_bytes(result.dtype), row_bytes = result.box.back() * size;
+    for (size_t dim = 0; dim < rank; ++dim) {
+      if (result.box[dim] < 1 || result.box[dim] > 256) fail("has a box with an extent that is not from 1 to 256");
+      if (result.shape[dim] < 0 || result.shape[dim] > int64_t{1} << 32) fail("is of a tensor with an extent over 2^32");
+      if (dim + 1 < rank && (result.strides[dim] <= 0 || result.strides[dim] * size % bulk_alignment_bytes != 0))
+        fail("is of a tensor with a stride that is no multiple of 16 bytes");
+    }
+    if (result.strides.back() != 1 && result.shape.back() > 1) fail("is of a tensor whose last dim is not contiguous");
+    if (row_bytes % bulk_alignment_bytes != 0) fail("has a box whose rows are no multiple of 16 bytes");
+    const int64_t swizzle = result.swizzle_bytes;
+    if (swizzle != 0 && swizzle != 32 && swizzle != 64 && swizzle != 128) fail("has a swizzle that is not 0, 32, 64 or 128");
+    if (swizzle != 0 && row_bytes > swizzle) fail("has a box whose rows are longer than its swizzle");
   }
 
   std::vector<ConcreteLaunch> launches(const std::vector<Launch>& list) const {
@@ -48,14 +117,17 @@ class Concretiser {
   ConcreteLaunch concrete(const Launch& launch) const {
     ConcreteLaunch result;
     result.kernel = launch.kernel;
-    result.grid = evaluate3(launch.grid, names_);
-    result.block = evaluate3(launch.block, names_);
-    result.cluster = evaluate3(launch.cluster, names_);
-    result.shared_bytes = launch.shared_bytes ? launch.shared_bytes->evaluate(names_) : 0;
+    for (const auto& [name, expression] : launch.constexprs) result.constexprs[name] = expression.evaluate(names_);
+    Bindings names = names_;
+    for (const auto& [name, value] : result.constexprs) names[name] = value;
+    result.grid = evaluate3(launch.grid, names);
+    result.block = evaluate3(launch.block, names);
+    result.cluster = evaluate3(launch.cluster, names);
+    result.shared_bytes = launch.shared_bytes ? launch.shared_bytes->evaluate(names) : 0;
     result.overlap = launch.overlap;
     result.cooperative = launch.cooperative;
     check_extents(launch, result);
-    for (const std::string& text : launch.arguments) result.arguments.push_back(argument(text, launch.where));
+    for (const std::string& text : launch.arguments) result.arguments.push_back(argument(text, names, launch.where));
     return result;
   }
 
@@ -71,23 +143,29 @@ class Concretiser {
     if (result.shared_bytes < 0) throw Error(launch.where + ": the shared memory of " + launch.kernel + " is negative");
   }
 
-  Argument argument(const std::string& text, const std::string& where) const {
+  Argument argument(const std::string& text, const Bindings& names, const std::string& where) const {
     for (const Tensor& tensor : task_.tensors) {
-      if (tensor.name == text) return {tensor.absent ? Argument::Kind::null : Argument::Kind::tensor, text, 0, 0};
+      if (tensor.name == text)
+        return {tensor.absent ? Argument::Kind::null : Argument::Kind::tensor, text, 0, 0, aligned_ && !tensor.absent};
     }
     for (const Scratch& scratch : file_.scratch()) {
-      if (scratch.name == text) return {Argument::Kind::scratch, text, 0, 0};
+      if (scratch.name == text) return {Argument::Kind::scratch, text, 0, 0, file_.backend() == Backend::triton};
+    }
+    for (const TensorMap& map : file_.tensor_maps()) {
+      if (map.name == text) return {.kind = Argument::Kind::tensor_map, .name = text};
     }
     const auto scalar = task_.scalars.find(text);
     if (scalar != task_.scalars.end() && std::holds_alternative<double>(scalar->second))
-      return {Argument::Kind::real, text, 0, std::get<double>(scalar->second)};
-    return {Argument::Kind::integer, {}, Expression::parse(text, where).evaluate(names_), 0};
+      return {Argument::Kind::real, text, 0, std::get<double>(scalar->second), false};
+    return {Argument::Kind::integer, {}, Expression::parse(text, where).evaluate(names), 0, false};
   }
+
+  Dtype dtype_of(const Scratch& scratch) const { return scratch.dtype == "T" ? task_.dtype : parse_dtype(scratch.dtype); }
 
   std::vector<ConcreteScratch> scratch() const {
     std::vector<ConcreteScratch> result;
     for (const Scratch& each : file_.scratch()) {
-      int64_t bytes = size_bytes(each.dtype == "T" ? task_.dtype : parse_dtype(each.dtype));
+      int64_t bytes = size_bytes(dtype_of(each));
       for (const Expression& extent : each.shape) {
         const int64_t value = extent.evaluate(names_);
         if (value < 0 || __builtin_mul_overflow(bytes, value, &bytes))
@@ -100,28 +178,39 @@ class Concretiser {
 
   const KernelFile& file_;
   const Task& task_;
+  const Binding& binding_;
   const Bindings& names_;
+  const bool aligned_;  // tensors, as far as Triton is told
 };
+
+Json pointer(const char* kind, const Argument& argument) {
+  Json json = {{kind, argument.name}};
+  if (argument.aligned) json["aligned"] = true;
+  return json;
+}
 
 Json to_json(const Argument& argument) {
   switch (argument.kind) {
-    case Argument::Kind::tensor: return {{"tensor", argument.name}};
-    case Argument::Kind::scratch: return {{"scratch", argument.name}};
+    case Argument::Kind::tensor: return pointer("tensor", argument);
+    case Argument::Kind::scratch: return pointer("scratch", argument);
+    case Argument::Kind::tensor_map: return {{"tensor_map", argument.name}};
     case Argument::Kind::null: return {{"null", argument.name}};
     case Argument::Kind::integer: return {{"int", argument.integer}};
+    case Argument::Kind::integer32: return {{"int32", argument.integer}};
     case Argument::Kind::real: return {{"float", argument.real}};
   }
   AK_CHECK(false, "every kind of argument has a form");
 }
 
 Argument argument_from_json(const Json& json) {
-  const std::string key = json.begin().key();
-  const Json& value = json.begin().value();
-  if (key == "tensor") return {Argument::Kind::tensor, value, 0, 0};
-  if (key == "scratch") return {Argument::Kind::scratch, value, 0, 0};
-  if (key == "null") return {Argument::Kind::null, value, 0, 0};
-  if (key == "float") return {Argument::Kind::real, {}, 0, value};
-  return {Argument::Kind::integer, {}, json.at("int"), 0};
+  const bool aligned = json.value("aligned", false);
+  if (json.contains("tensor")) return {Argument::Kind::tensor, json["tensor"], 0, 0, aligned};
+  if (json.contains("scratch")) return {Argument::Kind::scratch, json["scratch"], 0, 0, aligned};
+  if (json.contains("tensor_map")) return {Argument::Kind::tensor_map, json["tensor_map"], 0, 0, false};
+  if (json.contains("null")) return {Argument::Kind::null, json["null"], 0, 0, false};
+  if (json.contains("float")) return {Argument::Kind::real, {}, 0, json["float"], false};
+  if (json.contains("int32")) return {Argument::Kind::integer32, {}, json["int32"], 0, false};
+  return {Argument::Kind::integer, {}, json.at("int"), 0, false};
 }
 
 Json to_json(const std::vector<ConcreteLaunch>& launches) {
@@ -136,6 +225,7 @@ Json to_json(const std::vector<ConcreteLaunch>& launches) {
                     {"shared", launch.shared_bytes},
                     {"overlap", launch.overlap},
                     {"cooperative", launch.cooperative},
+                    {"image", launch.image},
                     {"arguments", std::move(arguments)}});
   }
   return list;
@@ -152,6 +242,7 @@ std::vector<ConcreteLaunch> launches_from_json(const Json& json) {
     launch.shared_bytes = each.at("shared");
     launch.overlap = each.at("overlap");
     launch.cooperative = each.at("cooperative");
+    launch.image = each.at("image");
     for (const Json& argument : each.at("arguments")) launch.arguments.push_back(argument_from_json(argument));
     launches.push_back(std::move(launch));
   }
@@ -160,10 +251,27 @@ std::vector<ConcreteLaunch> launches_from_json(const Json& json) {
 
 }  // namespace
 
+Json to_json(const ConcreteTensorMap& map) {
+  return {
+      {"name", map.name}, {"of", to_json(map.tensor)},   {"dtype", ak::name_of(map.dtype)}, {"shape", map.shape}, {"strides", map.strides},
+      {"box", map.box},   {"swizzle", map.swizzle_bytes}};
+}
+
+ConcreteTensorMap tensor_map_from_json(const Json& json) {
+  return {.name = json.at("name"),
+          .tensor = argument_from_json(json.at("of")),
+          .dtype = parse_dtype(json.at("dtype").get<std::string>()),
+          .shape = json.at("shape"),
+          .strides = json.at("strides"),
+          .box = json.at("box"),
+          .swizzle_bytes = json.at("swizzle")};
+}
+
 Bindings plan_names(const Task& task, const Binding& binding, const Point& point, const Bindings& device_facts) {
   Bindings names = device_facts;
   for (const auto& [name, value] : task.names(binding)) names[name] = value;
   for (const auto& [name, value] : point) names[name] = value;
+  names["aligned"] = binding.layout == "misaligned" ? 0 : 1;
   return names;
 }
 
@@ -171,26 +279,52 @@ ConcretePlan make_concrete(const KernelFile& file, const Task& task, const Bindi
                            const Bindings& device_facts) {
   const Bindings names = plan_names(task, binding, point, device_facts);
   if (!file.allows(names)) throw Error(file.origin() + ": a `require` does not hold for this point and shape");
-  return Concretiser(file, task, names).run();
+  return Concretiser(file, task, binding, names).run();
 }
 
 Json to_json(const ConcretePlan& plan) {
   Json scratch = Json::array();
   for (const ConcreteScratch& each : plan.scratch) {
-    scratch.push_back({{"name", each.name}, {"bytes", each.bytes}, {"zeroed", each.zeroed}, {"per_worker", each.per_worker}});
+    scratch.push_back({{"name", each.name},
+                       {"bytes", each.bytes},
+                       {"zeroed", each.zeroed},
+                       {"per_worker", each.per_worker},
+                       {"alignment", each.alignment}});
   }
-  return {{"launches", to_json(plan.launches)}, {"prepare", to_json(plan.prepares)}, {"scratch", std::move(scratch)}};
+  Json maps = Json::array();
+  for (const ConcreteTensorMap& map : plan.tensor_maps) maps.push_back(to_json(map));
+  return {{"launches", to_json(plan.launches)},
+          {"prepare", to_json(plan.prepares)},
+          {"scratch", std::move(scratch)},
+          {"tensor_maps", std::move(maps)}};
 }
 
 ConcretePlan concrete_plan_from_json(const Json& json) {
   try {
-    ConcretePlan plan{launches_from_json(json.at("launches")), launches_from_json(json.at("prepare")), {}};
+    ConcretePlan plan{launches_from_json(json.at("launches")), launches_from_json(json.at("prepare")), {}, {}};
+    for (const Json& each : json.at("tensor_maps")) plan.tensor_maps.push_back(tensor_map_from_json(each));
     for (const Json& each : json.at("scratch"))
-      plan.scratch.push_back({each.at("name"), each.at("bytes"), each.at("zeroed"), each.at("per_worker")});
+      plan.scratch.push_back({each.at("name"), each.at("bytes"), each.at("zeroed"), each.at("per_worker"), each.at("alignment")});
     return plan;
   } catch (const Json::exception& error) {
     throw Error(std::string("a plan is malformed: ") + error.what());
   }
+}
+
+const ConcreteTensorMap* ConcretePlan::find_tensor_map(const std::string& name) const {
+  const auto found = std::find_if(tensor_maps.begin(), tensor_maps.end(), [&](const ConcreteTensorMap& map) { return map.name == name; });
+  return found == tensor_maps.end() ? nullptr : &*found;
+}
+
+bool touch_scratch(const ConcretePlan& plan, const std::vector<ConcreteLaunch>& launches, const std::string& scratch) {
+  const auto is_scratch = [&](const Argument& argument) {
+    const ConcreteTensorMap* map = argument.kind == Argument::Kind::tensor_map ? plan.find_tensor_map(argument.name) : nullptr;
+    const Argument& touched = map != nullptr ? map->tensor : argument;
+    return touched.kind == Argument::Kind::scratch && touched.name == scratch;
+  };
+  return std::any_of(launches.begin(), launches.end(), [&](const ConcreteLaunch& launch) {
+    return std::any_of(launch.arguments.begin(), launch.arguments.end(), is_scratch);
+  });
 }
 
 std::vector<std::pair<std::string, std::string>> macros(const KernelFile& file, const Task& task, const Point& point) {

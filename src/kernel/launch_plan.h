@@ -12,10 +12,13 @@
 namespace ak::kernel {
 
 struct Argument {
-  enum class Kind { tensor, scratch, null, integer, real } kind = Kind::integer;
-  std::string name;  // of the tensor or scratch
+  enum class Kind { tensor, scratch, tensor_map, null, integer, integer32, real } kind = Kind::integer;
+  std::string name;  // of the tensor, scratch or tensor map
   int64_t integer = 0;
   double real = 0;
+  bool aligned = false;  // the module takes the pointer to be a multiple of vector_bytes
+
+  static constexpr int64_t vector_bytes = 16;
 };
 
 struct ConcreteLaunch {
@@ -24,6 +27,8 @@ struct ConcreteLaunch {
   int64_t shared_bytes = 0;
   bool overlap = false, cooperative = false;
   std::vector<Argument> arguments;
+  int64_t image = 0;                          // of the module's, where it has several
+  std::map<std::string, int64_t> constexprs;  // what the compiler is told of the launch; no part of the JSON
 
   int64_t blocks() const { return grid[0] * grid[1] * grid[2]; }
 };
@@ -32,12 +37,29 @@ struct ConcreteScratch {
   std::string name;
   int64_t bytes = 0;  // of one worker, if per_worker
   bool zeroed = false, per_worker = false;
+  int64_t alignment = 1;  // bytes, where more is needed than any buffer has
+};
+
+/// A descriptor for bulk copies of boxes of a tensor. Where the tensor is absent or has no elements, it describes nothing.
+struct ConcreteTensorMap {
+  std::string name;
+  Argument tensor;  // or scratch, or null
+  Dtype dtype = Dtype::float32;
+  std::vector<int64_t> shape, strides, box;  // elements, last dim fastest
+  int64_t swizzle_bytes = 0;                 // 0, 32, 64 or 128
 };
 
 struct ConcretePlan {
   std::vector<ConcreteLaunch> launches, prepares;
   std::vector<ConcreteScratch> scratch;
+  std::vector<ConcreteTensorMap> tensor_maps;  // those that a launch takes
+
+  /// errors: none; nullptr where there is none of this name.
+  const ConcreteTensorMap* find_tensor_map(const std::string& name) const;
 };
+
+/// Whether one of the plan's `launches` is given the scratch, by its address or by a tensor map of it.
+bool touch_scratch(const ConcretePlan& plan, const std::vector<ConcreteLaunch>& launches, const std::string& scratch);
 
 /// Names that expressions of a kernel file may use: the task's, the point's and the device's.
 Bindings plan_names(const Task& task, const Binding& binding, const Point& point, const Bindings& device_facts);

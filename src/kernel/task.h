@@ -37,6 +37,8 @@ struct Binding {
   std::string layout = "contiguous";                    // contiguous | strided | misaligned | transposed
 };
 
+constexpr int64_t bulk_alignment_bytes = 16;  // of addresses and strides, for bulk copies
+
 using Scalar = std::variant<int64_t, double>;
 
 /// The contract and the shapes; task.json (docs/formats/task.md).

@@ -106,7 +106,7 @@ std::vector<std::string> Scheduler::tasks() const {
 
 void Scheduler::update(const store::TaskState& state) {
   Entry& updated = entry(state.id);
-  updated.state = {state.id, state.family, state.share_percent, state.baseline, state.incumbent, {}, state.moved_on};
+  updated.state = {state.id, state.family, state.backend, state.share_percent, state.baseline, state.incumbent, {}, state.moved_on};
   updated.trials = static_cast<int64_t>(state.trials.size());
   updated.since_kept = 0;
   for (auto trial = state.trials.rbegin(); trial != state.trials.rend() && trial->verdict != "kept"; ++trial) ++updated.since_kept;

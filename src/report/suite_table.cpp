@@ -43,10 +43,15 @@ std::string number(std::optional<double> value, int decimals) {
   return value && *value > 0 && std::isfinite(*value) ? fmt::format("{:.{}f}", *value, decimals) : "-";
 }
 
-std::string row(const SuiteLine& line, const std::vector<std::string>& kinds) {
+bool of_several_backends(const std::vector<SuiteLine>& lines) {
+  return std::ranges::any_of(lines, [&](const SuiteLine& line) { return line.state.backend != lines.front().state.backend; });
+}
+
+std::string row(const SuiteLine& line, const std::vector<std::string>& kinds, bool with_backend) {
   const auto& baseline = line.state.baseline;
   const std::optional<Ours> ours = ours_of(line.state);
   std::string text = fmt::format("{}\t{}\t{}", line.family, line.shape, line.dtype);
+  if (with_backend) text += fmt::format("\t{}", kernel::name_of(line.state.backend));
   for (const std::string& kind : kinds) {
     const bool there = baseline && baseline->kinds_us.contains(kind);
     text += "\t" + (there ? number(baseline->kinds_us.at(kind), 2) : "-");
@@ -85,10 +90,11 @@ Mean mean_of(const std::vector<SuiteLine>& lines) {
 
 std::string suite_tsv(const std::vector<SuiteLine>& lines) {
   const std::vector<std::string> kinds = kinds_of(lines);
-  std::string text = "family\tshape\tdtype";
+  const bool with_backend = of_several_backends(lines);
+  std::string text = std::string("family\tshape\tdtype") + (with_backend ? "\tbackend" : "");
   for (const std::string& kind : kinds) text += "\t" + kind;
   text += "\tbest_kind\tbest\tours\tfloor\tours/floor\tbest/ours\tci_low\tci_high\ttrials\n";
-  for (const SuiteLine& line : lines) text += row(line, kinds);
+  for (const SuiteLine& line : lines) text += row(line, kinds, with_backend);
   const Mean mean = mean_of(lines);
   return text + fmt::format("geometric mean of best/ours over {} of {} rows\t{}\n", mean.count, lines.size(), number(mean.value(), 3));
 }
@@ -100,6 +106,7 @@ Json suite_json(const std::vector<SuiteLine>& lines) {
                   {"shape", line.shape},
                   {"dtype", line.dtype},
                   {"task", line.state.id},
+                  {"backend", kernel::name_of(line.state.backend)},
                   {"trials", line.state.trials.size()}};
     if (line.state.baseline) entry["baselines_us"] = line.state.baseline->kinds_us;
     if (line.state.baseline) entry["best_kind"] = line.state.baseline->best_kind;

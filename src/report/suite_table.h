@@ -16,7 +16,7 @@ struct SuiteLine {
 };
 
 /// Lines of tab-separated text: a header, a row a shape, and last the geometric mean of best/ours over the rows that have a kernel.
-/// units: microseconds; `-` where nothing was measured.
+/// units: microseconds; `-` where nothing was measured. A column `backend` where there are several.
 std::string suite_tsv(const std::vector<SuiteLine>& lines);
 
 /// The same as {"rows": […], "geometric_mean": x or null, "with_kernel": n}.

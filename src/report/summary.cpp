@@ -17,6 +17,7 @@ Json task_json(const TaskView& view) {
   for (const kernel::Binding& binding : view.task.workload) shapes.push_back({{"dims", binding.dims}, {"calls", binding.calls}});
   Json task = {{"task", state.id},
                {"family", state.family},
+               {"backend", kernel::name_of(state.backend)},
                {"shapes", shapes},
                {"share_percent", state.share_percent},
                {"speedup_vs_best_baseline", view.speedup()},
@@ -114,6 +115,22 @@ std::string task_table(const RunView& run, size_t width, const Paint& paint) {
   return table.text(paint);
 }
 
+/// Which of a region's two backends is faster, where the run had both.
+std::string backends_text(const RunView& run) {
+  std::map<std::string, std::vector<const TaskView*>> regions;  // what their ids have in common
+  for (const TaskView& view : run.tasks) {
+    if (run.request.backend == "both" && view.state.incumbent) regions[view.state.id.substr(0, view.state.id.find('.'))].push_back(&view);
+  }
+  std::string text;
+  for (const auto& [region, views] : regions) {
+    if (views.size() < 2) continue;
+    const auto [fast, slow] = std::ranges::minmax(views, {}, [](const TaskView* view) { return view->state.incumbent->median_us; });
+    text += fmt::format("{}: {} is {:.3f}x as fast as {}\n", region, kernel::name_of(fast->state.backend),
+                        slow->state.incumbent->median_us / fast->state.incumbent->median_us, kernel::name_of(slow->state.backend));
+  }
+  return text.empty() ? text : text + "\n";
+}
+
 std::string replaced_text(const Json& end_to_end) {
   std::string text;
   for (const Json& replaced : end_to_end.value("replaced", Json::array())) {
@@ -174,9 +191,9 @@ Json final_json(const RunView& run) {
 
 std::string summary_text(const RunView& run, size_t width, bool colour) {
   const Paint paint(colour);
-  return fmt::format("{}  {} experiments, {} steps forward; {} of {} kernels beat the best baseline\n\n{}\n{}",
+  return fmt::format("{}  {} experiments, {} steps forward; {} of {} kernels beat the best baseline\n\n{}\n{}{}",
                      paint.strong(cut(run.request.model, width)), run.trials(), run.kept(), run.kernels_better(), run.tasks.size(),
-                     task_table(run, width, paint), end_to_end_table(run, width, paint));
+                     task_table(run, width, paint), backends_text(run), end_to_end_table(run, width, paint));
 }
 
 }  // namespace ak::report

@@ -149,6 +149,7 @@ void CpuInstance::run(const Launch& launch, std::span<void* const> tensors, cons
       case Slot::Kind::tensor: value[i] = reinterpret_cast<uintptr_t>(tensors[slot.index]); break;
       case Slot::Kind::buffer: value[i] = reinterpret_cast<uintptr_t>(workspace.buffers[slot.index].data()); break;
       case Slot::Kind::prepared: value[i] = reinterpret_cast<uintptr_t>(prepared->buffers[slot.index].data()); break;
+      case Slot::Kind::tensor_map: AK_CHECK(false, "a plan for the CPU has no tensor maps");
     }
     argument[i] = &value[i];
   }

@@ -17,9 +17,15 @@ using kernel::ConcreteLaunch;
 namespace {
 
 constexpr size_t prepared_kept = 4;       // sets of prepared weights an instance keeps: copies of a model share its instances
+constexpr int64_t max_maps = 8;           // of a launch
 constexpr int64_t alignment_bytes = 256;  // of buffers: what cuMemAlloc gives, enough for bulk copies and tensor maps
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+bool aligned(std::span<void* const> tensors) {
+  constexpr uintptr_t unit = kernel::Argument::vector_bytes;
+  return std::ranges::all_of(tensors, [](const void* tensor) { return reinterpret_cast<uintptr_t>(tensor) % unit == 0; });
+}
 
 bool overlaps(const std::vector<CUlaunchAttribute>& attributes) {
   return !attributes.empty() && attributes.back().id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
@@ -28,14 +34,15 @@ bool overlaps(const std::vector<CUlaunchAttribute>& attributes) {
 }  // namespace
 
 CudaInstance::CudaInstance(CallSite site, const kernel::ConcretePlan& plan, std::unique_ptr<PrimaryContext> context,
-                           const std::string& image, const std::vector<std::string>& weights)
+                           const std::vector<std::string>& images, const std::vector<std::string>& weights)
     : Instance(DeviceType::cuda, std::move(site), plan, weights), context_(std::move(context)), driver_(context_->driver()) {
   if (std::ranges::any_of(plan.scratch, &kernel::ConcreteScratch::per_worker)) throw Error("scratch for one worker is for the CPU");
+  for (const kernel::ConcreteTensorMap& map : plan.tensor_maps) tensor_maps_.push_back({map, slot_of(map.tensor)});
   layout_ = lay_out(buffers());
   prepared_layout_ = lay_out(prepared_buffers());
   const CurrentContext current(*context_);
   const BesideCapture beside(driver_);
-  module_ = std::make_unique<CudaModule>(image, *context_);
+  module_ = std::make_unique<CudaModule>(images, *context_);
   prepare_ = resolve(plan.prepares);
   launches_ = resolve(plan.launches);
 }
@@ -59,6 +66,8 @@ std::vector<CudaInstance::Launch> CudaInstance::resolve(const std::vector<Concre
   for (const ConcreteLaunch& launch : launches) {
     if (launch.arguments.size() > max_parameters)
       throw Error("kernel " + launch.kernel + " has more than " + std::to_string(max_parameters) + " parameters");
+    if (std::ranges::count(launch.arguments, kernel::Argument::Kind::tensor_map, &kernel::Argument::kind) > max_maps)
+      throw Error("kernel " + launch.kernel + " takes more than " + std::to_string(max_maps) + " tensor maps");
     const CUfunction function = module_->function_for(launch);
     if (launch.blocks() > 0) resolved.push_back({function, config_of(launch), attributes_of(launch), slots_of(launch)});
   }
@@ -71,6 +80,10 @@ void CudaInstance::zero(CUdeviceptr memory, const Layout& layout, CUstream strea
 }
 
 void CudaInstance::call(std::span<void* const> inputs, std::span<void* const> outputs, CUstream stream, Caller& caller) {
+  if (unaligned_ && !(aligned(inputs) && aligned(outputs))) {
+    unaligned_->call(inputs, outputs, stream, caller);
+    return count_call();
+  }
   std::array<void*, max_tensors> tensors;
   AK_CHECK(inputs.size() + outputs.size() <= tensors.size(), "the constructor refuses sites with more tensors");
   std::ranges::copy(outputs, std::ranges::copy(inputs, tensors.begin()).out);
@@ -131,19 +144,33 @@ bool CudaInstance::is_capturing(CUstream stream) const {
   return status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+uint64_t CudaInstance::value_of(const Slot& slot, std::span<void* const> tensors, const Memory& memory) const {
+  switch (slot.kind) {
+    case Slot::Kind::value: return slot.value;
+    case Slot::Kind::tensor: return reinterpret_cast<uintptr_t>(tensors[slot.index]);
+    case Slot::Kind::buffer: return memory.buffers + static_cast<uint64_t>(layout_.offsets[slot.index]);
+    case Slot::Kind::prepared: return memory.prepared + static_cast<uint64_t>(prepared_layout_.offsets[slot.index]);
+    case Slot::Kind::tensor_map: break;
+  }
+  AK_CHECK(false, "a tensor map is no value");
+}
+
 void CudaInstance::run(const Launch& launch, std::span<void* const> tensors, const Memory& memory, CUstream stream,
                        bool may_overlap) const {
   std::array<uint64_t, max_parameters> value;
+  std::array<CUtensorMap, max_maps> map;
   std::array<void*, max_parameters> argument;
+  size_t maps = 0;
   for (size_t i = 0; i < launch.slots.size(); ++i) {
     const Slot& slot = launch.slots[i];
-    switch (slot.kind) {
-      case Slot::Kind::value: value[i] = slot.value; break;
-      case Slot::Kind::tensor: value[i] = reinterpret_cast<uintptr_t>(tensors[slot.index]); break;
-      case Slot::Kind::buffer: value[i] = memory.buffers + static_cast<uint64_t>(layout_.offsets[slot.index]); break;
-      case Slot::Kind::prepared: value[i] = memory.prepared + static_cast<uint64_t>(prepared_layout_.offsets[slot.index]); break;
+    if (slot.kind == Slot::Kind::tensor_map) {
+      const TensorMap& described = tensor_maps_[slot.index];
+      map[maps] = encode(described.map, value_of(described.of, tensors, memory), driver_);
+      argument[i] = &map[maps++];
+    } else {
+      value[i] = value_of(slot, tensors, memory);
+      argument[i] = &value[i];
     }
-    argument[i] = &value[i];
   }
   CUlaunchConfig config = launch.config;
   config.stream = stream;
@@ -155,6 +182,7 @@ void CudaInstance::run(const Launch& launch, std::span<void* const> tensors, con
 void CudaInstance::weights_changed() {
   const std::lock_guard lock(prepared_mutex_);
   for (const auto& prepared : prepared_) prepared->stale = true;
+  if (unaligned_) unaligned_->weights_changed();
 }
 
 }  // namespace ak::runtime

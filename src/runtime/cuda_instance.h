@@ -26,10 +26,13 @@ class Caller {
 
 class CudaInstance : public Instance {
  public:
-  /// `image`: the cubin. `weights`: the tensors of role weight, whose content [[prepare]] launches read.
+  /// `images`: the cubins. `weights`: the tensors of role weight, whose content [[prepare]] launches read.
   /// errors: a plan that does not fit the module, the device or the call site.
-  CudaInstance(CallSite site, const kernel::ConcretePlan& plan, std::unique_ptr<PrimaryContext> context, const std::string& image,
-               const std::vector<std::string>& weights);
+  CudaInstance(CallSite site, const kernel::ConcretePlan& plan, std::unique_ptr<PrimaryContext> context,
+               const std::vector<std::string>& images, const std::vector<std::string>& weights);
+
+  /// What calls go to whose tensors do not all begin at multiples of 16 bytes, where the module relies on that.
+  void set_unaligned(std::unique_ptr<CudaInstance> instance) { unaligned_ = std::move(instance); }
 
   int device_index() const { return context_->index(); }
 
@@ -39,6 +42,10 @@ class CudaInstance : public Instance {
   void weights_changed() override;
 
  private:
+  struct TensorMap {
+    kernel::ConcreteTensorMap map;
+    Slot of;
+  };
   struct Launch {
     device::cuda::CUfunction function;
     device::cuda::CUlaunchConfig config;  // but for the stream and the attributes
@@ -69,6 +76,7 @@ class CudaInstance : public Instance {
   void find_prepared(std::span<void* const> tensors, Memory& memory, device::cuda::CUstream stream, Caller& caller);
   Prepared& add_prepared(std::vector<void*> weights, Caller& caller);
   void prepare(std::span<void* const> tensors, const Memory& memory, device::cuda::CUstream stream) const;
+  uint64_t value_of(const Slot& slot, std::span<void* const> tensors, const Memory& memory) const;
   bool is_capturing(device::cuda::CUstream stream) const;
   void run(const Launch& launch, std::span<void* const> tensors, const Memory& memory, device::cuda::CUstream stream,
            bool may_overlap) const;
@@ -76,8 +84,11 @@ class CudaInstance : public Instance {
   const std::unique_ptr<PrimaryContext> context_;
   const device::cuda::Driver& driver_;
   std::unique_ptr<CudaModule> module_;
+  std::vector<TensorMap> tensor_maps_;
   std::vector<Launch> prepare_, launches_;
   Layout layout_, prepared_layout_;
+
+  std::unique_ptr<CudaInstance> unaligned_;
 
   std::mutex prepared_mutex_;
   std::vector<std::unique_ptr<Prepared>> prepared_;

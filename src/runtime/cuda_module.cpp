@@ -44,20 +44,19 @@ DeviceMemory::~DeviceMemory() {
   context_.leave();
 }
 
-CudaModule::CudaModule(const std::string& image, const PrimaryContext& context)
-    : context_(context),
-      driver_(context.driver()),
-      shared_per_block_(facts(context.device(), driver_).at("shared_per_block")),
-      module_(device::cuda::load_module(image, driver_)) {}
+CudaModule::CudaModule(const std::vector<std::string>& images, const PrimaryContext& context)
+    : context_(context), driver_(context.driver()), shared_per_block_(facts(context.device(), driver_).at("shared_per_block")) {
+  for (const std::string& image : images) modules_.push_back(device::cuda::load_module(image, driver_));
+}
 
 CudaModule::~CudaModule() {
   if (context_.enter() != CUDA_SUCCESS) return;
-  driver_.cuModuleUnload(module_);
+  for (const CUmodule module : modules_) driver_.cuModuleUnload(module);
   context_.leave();
 }
 
 CUfunction CudaModule::function_for(const ConcreteLaunch& launch) const {
-  return device::cuda::function_for(launch, module_, shared_per_block_, driver_);
+  return device::cuda::function_for(launch, modules_.at(static_cast<size_t>(launch.image)), shared_per_block_, driver_);
 }
 
 }  // namespace ak::runtime

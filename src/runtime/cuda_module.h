@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "device/cuda/driver.h"
 #include "kernel/launch_plan.h"
@@ -75,11 +76,11 @@ class DeviceMemory {
   device::cuda::CUdeviceptr address_ = 0;
 };
 
-/// A loaded cubin. The context outlives it, and is current while it is made and asked.
+/// Loaded cubins. The context outlives it, and is current while it is made and asked.
 class CudaModule {
  public:
   /// errors: an image that the driver refuses.
-  CudaModule(const std::string& image, const PrimaryContext& context);
+  CudaModule(const std::vector<std::string>& images, const PrimaryContext& context);
   ~CudaModule();
   CudaModule(const CudaModule&) = delete;
   CudaModule& operator=(const CudaModule&) = delete;
@@ -92,7 +93,7 @@ class CudaModule {
   const PrimaryContext& context_;
   const device::cuda::Driver& driver_;
   int64_t shared_per_block_;
-  device::cuda::CUmodule module_ = nullptr;
+  std::vector<device::cuda::CUmodule> modules_;
 };
 
 }  // namespace ak::runtime

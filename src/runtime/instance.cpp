@@ -17,12 +17,6 @@ size_t position_in(const Names& names, const std::string& name) {
   return static_cast<size_t>(std::ranges::find(names, name) - names.begin());
 }
 
-bool reads_scratch(const std::vector<ConcreteLaunch>& launches, const std::string& name) {
-  return std::ranges::any_of(launches, [&](const ConcreteLaunch& launch) {
-    return std::ranges::any_of(launch.arguments, [&](const Argument& a) { return a.kind == Argument::Kind::scratch && a.name == name; });
-  });
-}
-
 }  // namespace
 
 Instance::Instance(DeviceType device_type, CallSite site, const kernel::ConcretePlan& plan, const std::vector<std::string>& weights)
@@ -30,6 +24,7 @@ Instance::Instance(DeviceType device_type, CallSite site, const kernel::Concrete
   if (site_.inputs.size() + site_.outputs.size() > max_tensors)
     throw Error("the call site has more than " + std::to_string(max_tensors) + " tensors");
   sort_scratch(plan);
+  for (const kernel::ConcreteTensorMap& map : plan.tensor_maps) tensor_map_names_.push_back(map.name);
   for (size_t i = 0; i < site_.inputs.size(); ++i) {
     if (std::ranges::find(weights, site_.inputs[i].name) != weights.end()) weight_inputs_.push_back(i);
   }
@@ -45,7 +40,7 @@ Instance::Instance(DeviceType device_type, CallSite site, const kernel::Concrete
 void Instance::sort_scratch(const kernel::ConcretePlan& plan) {
   for (const auto& scratch : plan.scratch) {
     if (scratch.per_worker) continue;
-    const bool prepared = reads_scratch(plan.prepares, scratch.name);
+    const bool prepared = kernel::touch_scratch(plan, plan.prepares, scratch.name);
     (prepared ? prepared_names_ : buffer_names_).push_back(scratch.name);
     (prepared ? prepared_buffers_ : buffers_).push_back({scratch.bytes, scratch.zeroed});
   }
@@ -59,9 +54,11 @@ std::vector<Instance::Slot> Instance::slots_of(const ConcreteLaunch& launch) con
 
 Instance::Slot Instance::slot_of(const Argument& argument) const {
   switch (argument.kind) {
-    case Argument::Kind::integer: return {Slot::Kind::value, 0, std::bit_cast<uint64_t>(argument.integer)};
+    case Argument::Kind::integer:
+    case Argument::Kind::integer32: return {Slot::Kind::value, 0, std::bit_cast<uint64_t>(argument.integer)};
     case Argument::Kind::real: return {Slot::Kind::value, 0, std::bit_cast<uint32_t>(static_cast<float>(argument.real))};
     case Argument::Kind::null: return {Slot::Kind::value, 0, 0};
+    case Argument::Kind::tensor_map: return {Slot::Kind::tensor_map, position_in(tensor_map_names_, argument.name), 0};
     case Argument::Kind::tensor: return {Slot::Kind::tensor, tensor_index(argument.name), 0};
     case Argument::Kind::scratch: break;
   }

@@ -32,8 +32,8 @@ class Instance {
 
  protected:
   struct Slot {
-    enum class Kind { tensor, buffer, prepared, value } kind;
-    size_t index;    // of the tensor (inputs, then outputs) or of the buffer
+    enum class Kind { tensor, buffer, prepared, tensor_map, value } kind;
+    size_t index;    // of the tensor (inputs, then outputs), of the buffer or of the tensor map
     uint64_t value;  // the argument's bytes
   };
   struct Buffer {
@@ -47,6 +47,8 @@ class Instance {
 
   /// errors: a tensor that the call site lacks, scratch that is not declared or is for one worker.
   std::vector<Slot> slots_of(const kernel::ConcreteLaunch& launch) const;
+  /// Where the tensor or scratch of an argument is.
+  Slot slot_of(const kernel::Argument& argument) const;
   void count_call() { calls_.fetch_add(1, std::memory_order_relaxed); }
 
   const std::vector<size_t>& weight_inputs() const { return weight_inputs_; }
@@ -55,13 +57,12 @@ class Instance {
 
  private:
   void sort_scratch(const kernel::ConcretePlan& plan);
-  Slot slot_of(const kernel::Argument& argument) const;
   size_t tensor_index(const std::string& name) const;
 
   DeviceType device_type_;
   CallSite site_;
   std::vector<size_t> weight_inputs_;
-  std::vector<std::string> buffer_names_, prepared_names_;
+  std::vector<std::string> buffer_names_, prepared_names_, tensor_map_names_;
   std::vector<Buffer> buffers_, prepared_buffers_;  // of a call; of the weights
   std::atomic<int64_t> calls_ = 0;
 };

@@ -11,9 +11,11 @@
 #include "core/file.h"
 #include "core/hash.h"
 #include "device/cuda/facts.h"
+#include "device/cuda/images.h"
 #include "kernel/kernel_file.h"
 #include "kernel/launch_plan.h"
 #include "kernel/task.h"
+#include "kernel/triton.h"
 #include "runtime/cpu_instance.h"
 #include "runtime/cuda_instance.h"
 
@@ -26,7 +28,7 @@ using std::filesystem::path;
 struct Bundle {
   path directory;
   kernel::Task task;
-  std::string kernel_file, module, architecture, backend;
+  std::string kernel_file, module, unaligned_module, architecture, backend;  // unaligned_module: of Triton alone
   kernel::Point point;
 };
 
@@ -34,18 +36,25 @@ Bundle read_bundle(const path& directory) try {
   const Json json = read_json(directory / "bundle.json");
   if (json.at("schema") != "autokernel.bundle/1") throw Error(directory.string() + " is of a format that this runtime does not know");
   const std::string backend = json.at("backend");
-  if (backend != "cpu" && backend != "cuda")
+  if (backend != "cpu" && backend != "cuda" && backend != "triton")
     throw Error(directory.string() + " is for " + backend + ", which this runtime does not launch");
-  return {
-      directory,       kernel::task_from_json(json.at("task")), json.at("kernel_file"), json.at("module"), json.at("architecture"), backend,
-      json.at("point")};
+  return {directory,
+          kernel::task_from_json(json.at("task")),
+          json.at("kernel_file"),
+          json.at("module"),
+          json.value("unaligned_module", std::string()),
+          json.at("architecture"),
+          backend,
+          json.at("point")};
 } catch (const Json::exception& error) {
   throw Error((directory / "bundle.json").string() + ": " + error.what(), "export the run again");
 }
 
-kernel::ConcretePlan plan_of(const Bundle& bundle, const CallSite& site, const Bindings& facts) {
-  return kernel::make_concrete(kernel::KernelFile::read(bundle.directory / bundle.kernel_file), bundle.task, site.binding, bundle.point,
-                               facts);
+/// As `module` of the bundle wants it launched.
+kernel::ConcretePlan plan_of(const Bundle& bundle, const std::string& module, const kernel::Binding& binding, const Bindings& facts) {
+  const auto file = kernel::KernelFile::read(bundle.directory / bundle.kernel_file);
+  kernel::ConcretePlan plan = kernel::make_concrete(file, bundle.task, binding, bundle.point, facts);
+  return file.backend() == kernel::Backend::triton ? kernel::with_triton_module(std::move(plan), bundle.directory / module) : plan;
 }
 
 /// Before the module is loaded: an instruction that the processor lacks ends the process.
@@ -95,7 +104,7 @@ int64_t number_of(const Bundle& bundle, const std::string& call_json) {
 std::shared_ptr<Instance> make_cpu_instance(const Bundle& bundle, CallSite site, const Surroundings& surroundings) {
   require_runs_here(bundle);
   const int64_t workers = surroundings.threads();
-  const auto plan = plan_of(bundle, site, {{"workers", workers}});
+  const auto plan = plan_of(bundle, bundle.module, site.binding, {{"workers", workers}});
   auto module = std::make_unique<KernelModule>((bundle.directory / bundle.module).string());
   return std::make_shared<CpuInstance>(std::move(site), plan, std::move(module), workers, weights_of(bundle.task));
 }
@@ -105,24 +114,33 @@ Bindings gpu_facts(int index, const Surroundings& surroundings) {
   return device::cuda::facts(context.device(), surroundings.driver());
 }
 
-std::shared_ptr<Instance> make_cuda_instance(const Bundle& bundle, CallSite site, const Surroundings& surroundings) {
+std::shared_ptr<Instance> make_cuda_instance(const Bundle& bundle, const CallSite& site, const Surroundings& surroundings) {
   const device::cuda::Driver& driver = surroundings.driver();
   auto context = std::make_unique<PrimaryContext>(*site.gpu, driver);
   const std::string here = device::cuda::architecture(context->device(), driver);
   if (bundle.architecture != here)
     throw Error("the kernel of " + bundle.directory.string() + " was made for " + bundle.architecture + ", this GPU is " + here,
                 "run `autokernel verify` of its run on this machine, which compiles it again");
-  const auto plan = plan_of(bundle, site, device::cuda::facts(context->device(), driver));
-  const std::string image = read_file(bundle.directory / bundle.module);
-  return std::make_shared<CudaInstance>(std::move(site), plan, std::move(context), image, weights_of(bundle.task));
+  const Bindings facts = device::cuda::facts(context->device(), driver);
+  const auto make = [&](const kernel::Binding& binding, const std::string& name, std::unique_ptr<PrimaryContext> own) {
+    return std::make_unique<CudaInstance>(site, plan_of(bundle, name, binding, facts), std::move(own),
+                                          device::cuda::read_images(bundle.directory / name), weights_of(bundle.task));
+  };
+  std::shared_ptr<CudaInstance> instance = make(site.binding, bundle.module, std::move(context));
+  if (!bundle.unaligned_module.empty()) {
+    kernel::Binding unaligned = site.binding;
+    unaligned.layout = "misaligned";
+    instance->set_unaligned(make(unaligned, bundle.unaligned_module, std::make_unique<PrimaryContext>(*site.gpu, driver)));
+  }
+  return instance;
 }
 
 std::shared_ptr<Instance> make_instance(const Bundle& bundle, const std::string& call_json, const Surroundings& surroundings) {
   CallSite site = parse_call_site(call_json);
   require_in_workload(bundle, site.binding);
-  if (site.gpu.has_value() != (bundle.backend == "cuda"))
+  if (site.gpu.has_value() != (bundle.backend != "cpu"))
     throw Error(bundle.directory.string() + " is for " + bundle.backend + ", the call is on " + (site.gpu ? "a GPU" : "the CPU"));
-  return site.gpu ? make_cuda_instance(bundle, std::move(site), surroundings) : make_cpu_instance(bundle, std::move(site), surroundings);
+  return site.gpu ? make_cuda_instance(bundle, site, surroundings) : make_cpu_instance(bundle, std::move(site), surroundings);
 }
 
 }  // namespace
@@ -132,7 +150,7 @@ std::string plan_of_bundle(const std::string& bundle_directory, const std::strin
   const CallSite site = parse_call_site(call_json);
   require_in_workload(bundle, site.binding);
   const Bindings facts = site.gpu ? gpu_facts(*site.gpu, surroundings) : Bindings{{"workers", surroundings.threads()}};
-  Json plan = kernel::to_json(plan_of(bundle, site, facts));
+  Json plan = kernel::to_json(plan_of(bundle, bundle.module, site.binding, facts));
   plan["macros"] = kernel::macros(kernel::KernelFile::read(bundle.directory / bundle.kernel_file), bundle.task, bundle.point);
   return plan.dump();
 }

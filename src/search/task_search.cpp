@@ -178,13 +178,13 @@ store::Trial TaskSearch::make_trial(const Proposal& proposal, const judge::Judge
   return trial;
 }
 
-BenchResult TaskSearch::bench_edited(const std::string& kernel_text, const std::string& note, int tune) {
+BenchResult TaskSearch::bench_edited(const std::string& kernel_text, const std::string& note, int tune, const std::string& proposer) {
   kernel::KernelFile file = kernel::KernelFile::parse(kernel_text, run_.kernel_path(task_.id).string());
   kernel::KernelFile before = space_->file();
   const kernel::Point defaults = file.defaults();
   look_at(std::move(file));
   BenchResult result;
-  result.steps.push_back(run({defaults, "hand", note, std::nullopt}));
+  result.steps.push_back(run({defaults, proposer, note, std::nullopt}));
   for (int i = 0; i < tune && result.steps.back().trial; ++i) {
     auto step = tune_once(note);
     if (!step) break;

@@ -81,7 +81,7 @@ class TaskSearch {
   /// The loop by hand: judge `kernel_text`, its defaults first, then up to `tune` points of its own space, against the incumbent. Where
   /// none is kept the file to edit is put back to the incumbent; where the environment failed it stays as it is.
   /// errors: `kernel_text` has no valid block (nothing is recorded, the file stays as it is), and as run().
-  BenchResult bench_edited(const std::string& kernel_text, const std::string& note, int tune = 0);
+  BenchResult bench_edited(const std::string& kernel_text, const std::string& note, int tune = 0, const std::string& proposer = "hand");
 
   const kernel::Task& task() const { return task_; }
   /// Of the incumbent's file.

@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t format_version = 1;
-constexpr std::string_view hand = "hand";  // the proposer of an edited file: its text is kept, whatever came of it
+constexpr std::string_view hand = "hand", agent = "agent ";  // proposers of an edited file: its text is kept, whatever came of it
 
 std::string model_name(const std::string& model) {
   std::string name = fs::path(model.substr(0, model.rfind(':'))).stem().string();
@@ -76,6 +76,7 @@ struct Run::State {
       state.id = record.at("task");
       state.family = record.at("family");
       state.share_percent = record.at("share_percent");
+      state.backend = kernel::parse_backend(record.value("backend", request.backend));
       order.push_back(state.id);
     }
     if (type == "baseline") task(record.at("task")).baseline = baseline_from_json(record);
@@ -93,9 +94,8 @@ struct Run::State {
   }
 
   fs::path task_directory(const std::string& id) const { return directory / "tasks" / id; }
-  kernel::Backend backend() const { return kernel::parse_backend(request.backend); }
   fs::path file_of(const std::string& id, const std::string& stem) const {
-    return task_directory(id) / (stem + fs::path(kernel::file_name(backend())).extension().string());
+    return task_directory(id) / (stem + fs::path(kernel::file_name(tasks.at(id).backend)).extension().string());
   }
   fs::path history_file(const std::string& id, int64_t experiment) const { return file_of(id, fmt::format("history/{:04}", experiment)); }
 
@@ -224,15 +224,20 @@ kernel::Task Run::task(const std::string& id) const {
 
 void Run::add_task(const kernel::Task& task, double share_percent, const Json& profile, const std::string& starter_text,
                    kernel::Backend backend) {
-  AK_CHECK(backend == state_->backend(), "a run has one backend");
   Json json = kernel::to_json(task);
   json["profile"] = profile;
-  write_json(state_->task_directory(task.id) / "task.json", json);
+  const fs::path directory = state_->task_directory(task.id);
+  write_json(directory / "task.json", json);
   for (const char* stem : {"kernel", "best"}) {
-    if (!fs::exists(state_->file_of(task.id, stem))) write_file(state_->file_of(task.id, stem), starter_text);
+    const fs::path file = directory / (stem + fs::path(kernel::file_name(backend)).extension().string());
+    if (!fs::exists(file)) write_file(file, starter_text);
   }
   if (state_->tasks.count(task.id) != 0) return;
-  const Json record = {{"type", "task"}, {"task", task.id}, {"family", task.family}, {"share_percent", share_percent}};
+  const Json record = {{"type", "task"},
+                       {"task", task.id},
+                       {"family", task.family},
+                       {"share_percent", share_percent},
+                       {"backend", kernel::name_of(backend)}};
   state_->append(record);
   state_->replay(record);
 }
@@ -249,7 +254,8 @@ int64_t Run::record(Trial trial, const std::string& kernel_text) {
   trial.experiment = state_->experiments + 1;
   trial.kernel_hash = content_hash(kernel_text);
   const bool kept = trial.verdict == "kept";
-  if (kept || trial.proposer == hand) write_file(state_->history_file(trial.task, trial.experiment), kernel_text);
+  if (kept || trial.proposer == hand || trial.proposer.starts_with(agent))
+    write_file(state_->history_file(trial.task, trial.experiment), kernel_text);
   state_->append(to_json(trial));
   const int64_t experiment = trial.experiment;
   const std::string task = trial.task;

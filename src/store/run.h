@@ -18,8 +18,8 @@ namespace ak::store {
 /// What identifies a run; run.toml. `suite:NAME` is a model whose tasks are the shapes of a suite.
 struct RunRequest {
   std::string model;
-  std::vector<int64_t> input_shape;  // empty: the factory's own inputs
-  std::string dtype = "float32", device = "cpu", backend = "cpu";
+  std::vector<int64_t> input_shape;                                // empty: the factory's own inputs
+  std::string dtype = "float32", device = "cpu", backend = "cpu";  // of backends also "both": cuda and triton
   int64_t seed = 1;
   bool is_suite() const { return model.starts_with("suite:"); }
 };
@@ -52,6 +52,7 @@ struct Confirmation {
 /// What the journal says of one task.
 struct TaskState {
   std::string id, family;
+  kernel::Backend backend = kernel::Backend::cpu;
   double share_percent = 0;
   std::optional<Baseline> baseline;
   std::optional<Trial> incumbent;  // the best kept trial

@@ -19,7 +19,7 @@ def test_the_rate_counts_what_the_search_judged(program):
 
 
 def test_what_belongs_to_a_task_is_refused_without_one(program):
-    for words in (["bench", "--judge-rate", "--self-test"], ["bench", "rmsnorm", "--device", "cpu"], ["bench", "--self-test", "--minutes", "1"]):
+    for words in (["bench", "--judge-rate", "--self-test"], ["bench", "rmsnorm", "--device", "cpu"], ["bench", "rmsnorm", "--minutes", "1"]):
         result = program(*words)
         assert result.returncode == 2, (words, result.out)
     assert json.loads(program("bench", "--judge-rate", "--device", "null", "--json").out)["error"]["what_to_do"] == "use --device cpu or cuda"

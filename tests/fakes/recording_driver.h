@@ -37,7 +37,8 @@ struct RecordedLaunch {
   std::string kernel;
   device::cuda::CUlaunchConfig config;
   std::vector<device::cuda::CUlaunchAttribute> attributes;
-  std::vector<uint64_t> arguments;
+  std::vector<uint64_t> arguments;  // of a larger one the first bytes
+  std::map<size_t, device::cuda::CUtensorMap> maps;
   std::string context;
 };
 
@@ -138,6 +139,18 @@ inline const device::cuda::Driver& recording_driver() {
     *blocks = std::min({2048 / threads, 65536 / (kernel.registers * threads), (228 << 10) / std::max(shared, 1)});
     return ok;
   };
+  fake.cuTensorMapEncodeTiled = [](CUtensorMap* map, CUtensorMapDataType type, uint32_t rank, void* address, const uint64_t* shape,
+                                   const uint64_t* strides_bytes, const uint32_t* box, const uint32_t*, CUtensorMapInterleave,
+                                   CUtensorMapSwizzle swizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+    size_t at = 0;  // what the real one hides
+    for (const uint64_t value :
+         {uint64_t{reinterpret_cast<uintptr_t>(address)}, static_cast<uint64_t>(type), uint64_t{rank}, static_cast<uint64_t>(swizzle)})
+      map->opaque[at++] = value;
+    for (uint32_t dim = 0; dim < rank; ++dim) map->opaque[at++] = shape[dim];
+    for (uint32_t dim = 0; dim + 1 < rank; ++dim) map->opaque[at++] = strides_bytes[dim];
+    for (uint32_t dim = 0; dim < rank; ++dim) map->opaque[at++] = box[dim];
+    return ok;
+  };
   fake.cuMemAlloc = [](CUdeviceptr* address, size_t bytes) {
     if (recording().contexts.empty()) return no_context;
     *address = recording().next_address;
@@ -160,10 +173,11 @@ inline const device::cuda::Driver& recording_driver() {
   fake.cuStreamSynchronize = [](CUstream) { return recording().log.push_back("synchronize"), recording().capturing ? 900 : ok; };
   fake.cuLaunchKernelEx = [](const CUlaunchConfig* config, CUfunction function, void** arguments, void**) {
     const auto& [name, kernel] = *reinterpret_cast<Named*>(function);
-    RecordedLaunch launch{name, *config, {config->attributes, config->attributes + config->attribute_count}, {}, {}};
+    RecordedLaunch launch{name, *config, {config->attributes, config->attributes + config->attribute_count}, {}, {}, {}};
     for (size_t i = 0; i < kernel.parameters.size(); ++i) {
       launch.arguments.push_back(0);
-      std::memcpy(&launch.arguments.back(), arguments[i], kernel.parameters[i]);
+      std::memcpy(&launch.arguments.back(), arguments[i], std::min(kernel.parameters[i], sizeof(uint64_t)));
+      if (kernel.parameters[i] == sizeof(CUtensorMap)) std::memcpy(&launch.maps[i], arguments[i], sizeof(CUtensorMap));
     }
     launch.context = recording().contexts.empty() ? "none" : recording().contexts.back();
     recording().log.push_back("launch " + name);

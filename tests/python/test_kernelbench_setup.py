@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 
 import pytest
 import torch
@@ -57,8 +58,10 @@ def test_what_may_stand_in_the_way_is_noted(results, number, kinds):
     assert results[number]["status"] == "ready" and {note["kind"] for note in results[number]["notes"]} == kinds
 
 
-@pytest.mark.parametrize("number, why", [(5, "SyntaxError"), (6, "needs the package a_package_that_nobody_has"), (7, "needs the network"), (10, "the author made a mistake"),
-                                         (11, "defines no Model")])
+@pytest.mark.parametrize(
+    "number, why",
+    [(5, "SyntaxError"), (6, "needs the package a_package_that_nobody_has"), (7, "needs the network"), (10, "the author made a mistake"), (11, "defines no Model")],
+)
 def test_what_cannot_be_set_up_says_why(results, number, why):
     assert results[number]["status"] == "refused" and why in results[number]["reason"]
 
@@ -101,10 +104,14 @@ def _allocate():
 
 
 def _die():
-    os.abort()
+    os.kill(os.getpid(), 9)
 
 
-@pytest.mark.parametrize("function, failed", [(_allocate, "out_of_memory"), (_die, "died"), (lambda: 1 / 0, "error"), (lambda: __import__("time").sleep(60), "timed_out")])
+def _sleep():
+    time.sleep(60)
+
+
+@pytest.mark.parametrize("function, failed", [(_allocate, "out_of_memory"), (_die, "died"), (lambda: 1 / 0, "error"), (_sleep, "timed_out")])
 def test_a_child_that_fails_is_a_result(function, failed, tmp_path):
     seconds = 1 if failed == "timed_out" else 60
     answer = isolate.call(function, (), seconds=seconds, memory_bytes=isolate.resident_bytes("self") + (1 << 30), log=str(tmp_path / "log"))

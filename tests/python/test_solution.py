@@ -1,13 +1,13 @@
 """Python solutions before the judge of lower trust: every planted one gets its verdict, every honest twin passes."""
 
 import os
-import time
+from pathlib import Path
 
 import pytest
 from solution_pairs import PAIRS, REFERENCE, source
 
 from autokernel.errors import WorkerError
-from autokernel.solution import SolutionJudge, judge_solution
+from autokernel.solution import SolutionJudge
 from autokernel.solution_child import find_sandbox
 
 try:
@@ -51,3 +51,39 @@ def test_its_honest_twin_passes(judge, tmp_path, name):
     got = judged(judge, tmp_path, twin, **options)
     assert got["correct"], got
     assert got["evidence"]["weights"] == "by name" or name == "does not parse"
+
+
+def processes_with(word):
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found += [path] if word in path.read_bytes() else []
+        except OSError:  # it has ended
+            continue
+    return found
+
+
+def test_no_process_is_left_of_a_solution(judge, tmp_path):
+    got = judged(judge, tmp_path, "subprocess.Popen(['sleep', '86399.25'])\nreturn self.right(x)", seeds=2)
+    assert got["correct"], got
+    assert processes_with(b"86399.25") == []
+
+
+def test_weak_references_are_told(tmp_path):
+    reference, solution = tmp_path / "reference.py", tmp_path / "solution.py"
+    text = "import torch\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return (x - x).sum(1) * 0.5\n\n"
+    reference.write_text(text + "def get_inputs():\n    return [torch.randn(8, 16)]\n\ndef get_init_inputs():\n    return []\n")
+    solution.write_text(text.replace("class Model", "class ModelNew"))
+    with SolutionJudge(str(reference), limits=LIMITS) as weak:
+        got = weak.judge(str(solution), rounds=0, seeds=2)
+    assert got["correct"]
+    assert {"zeros", "answer to other data"} <= set(got["evidence"]["null_candidates"])
+
+
+@pytest.mark.parametrize("text,part", [("class Model(:", "SyntaxError"), ("x = 1\n", "has no Model"), (REFERENCE.replace("torch.randn(64", "torch.randn(-64"), "RuntimeError")])
+def test_a_reference_at_fault_is_the_users_error(tmp_path, text, part):
+    path = tmp_path / "reference.py"
+    path.write_text(text)
+    with pytest.raises(WorkerError, match=part) as raised:
+        SolutionJudge(str(path), limits=LIMITS)
+    assert raised.value.kind == "user"

@@ -12,10 +12,11 @@ extern "C" __global__ void builtin_stamp(u64* at) {
   *at = now;
 }
 
-constexpr int vectors_a_thread = 4;
+namespace {
 
 /// Copy `write` vectors of 16 bytes and read the others of `read`; where `write` is the larger, the rest is filled.
-extern "C" __global__ void __launch_bounds__(256) builtin_move(const uint4* source, long long read, uint4* target, long long write) {
+template <int vectors_a_thread>
+__device__ __forceinline__ void move(const uint4* source, long long read, uint4* target, long long write) {
   const long long first = static_cast<long long>(blockIdx.x) * (256 * vectors_a_thread) + threadIdx.x;
   uint4 values[vectors_a_thread];
 #pragma unroll
@@ -34,6 +35,19 @@ extern "C" __global__ void __launch_bounds__(256) builtin_move(const uint4* sour
     }
   }
   if (all == 0x5eed5eedu && read == 0) target[0].x = all;  // never: what is read must be needed
+}
+
+}  // namespace
+
+// Which is the fastest depends on the size (docs/measurements/2026-11-30-h200.md).
+extern "C" __global__ void __launch_bounds__(256) builtin_move_1(const uint4* source, long long read, uint4* target, long long write) {
+  move<1>(source, read, target, write);
+}
+extern "C" __global__ void __launch_bounds__(256) builtin_move_4(const uint4* source, long long read, uint4* target, long long write) {
+  move<4>(source, read, target, write);
+}
+extern "C" __global__ void __launch_bounds__(256) builtin_move_8(const uint4* source, long long read, uint4* target, long long write) {
+  move<8>(source, read, target, write);
 }
 
 /// The same reads by fewer, longer blocks: a sum over the grid's stride.

@@ -38,7 +38,7 @@ class Request:
         self.json = given["json"]
         self.run = RunDirectory(given["run_dir"])
         device = "cpu" if given["backend"] == "cpu" else "cuda"
-        self.options = steps.Options(device, given["backend"], given["precision"], given["experiments"], given["program"])
+        self.options = steps.Options(device, given["backend"], given["precision"], given["experiments"], given["program"], given["evaluation_s"])
 
     def problems(self):
         if not self.given["source"]:

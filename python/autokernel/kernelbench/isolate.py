@@ -45,6 +45,11 @@ def available_bytes():
     raise OSError("/proc/meminfo does not say what is available")
 
 
+def die_with_parent():
+    """To be called in a child: a parent that is killed cannot end it."""
+    ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+
+
 # --- the child
 
 
@@ -52,7 +57,7 @@ def _run_child(function, arguments, write_end, log):
     code = 1
     try:
         os.setsid()
-        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+        die_with_parent()
         _place_log(log)
         with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
             file.write("1000")  # if the machine runs out of memory, it is this process that goes

@@ -20,26 +20,26 @@ from autokernel.errors import user_error
 from autokernel.kernelbench import setup
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
+_ARGUMENTS = {"tensor", "scratch", "null", "int", "int32", "float"}  # that the launchers pack
+_SCRATCH_ALIGNMENT = 256  # bytes, of memory from PyTorch
 _NOT_OURS = ("get_inputs", "get_init_inputs")
 _INDENT = " " * 8
 
 
 def make_solution(problem_path, run_directory, device):
-    """(text of the solution, [{"task", "family", "speedup_vs_best"}] of its kernels); (None, []) where no kernel fits.
+    """(text of the solution, [{"task", "family", "us", "replaces_us"}] of its kernels); (None, []) where no kernel fits.
 
     errors: kind `user`: an operation that cannot be written down.
     """
     graph, _ = setup.capture(problem_path, device)
-    report = dynamo.Report()
-    pairs = Bundles(run_directory, exclude=()).choose(graph, report)
+    pairs = Bundles(run_directory, exclude=()).choose(graph, dynamo.Report())
     if not pairs:
         return None, []
     kernels = [_Kernel(number, graph, region, bundle) for number, (region, bundle) in enumerate(pairs)]
     with open(problem_path, encoding="utf-8") as file:
         body = _renamed(file.read(), _Forward(graph, kernels).text())
     parts = [_HEADER.format(problem=os.path.basename(problem_path)), _launchers(kernels), *(kernel.text() for kernel in kernels), body]
-    told = [{"task": k.bundle.task["id"], "family": k.bundle.task["family"], "replaces_us": k.bundle.replaces_us, "us": k.bundle.us} for k in kernels]
-    return "\n\n".join(parts) + "\n", told
+    return "\n\n".join(parts) + "\n", [kernel.told() for kernel in kernels]
 
 
 _HEADER = """\
@@ -57,7 +57,7 @@ class _Kernel:
         self.name = f"KERNEL_{number}"
         self.region, self.bundle = region, bundle
         self.call = dynamo.call_site(graph, region, bundle)
-        self.plan = runtime.plan(bundle.directory, self.call)
+        self.plan = _launchable(runtime.plan(bundle.directory, self.call))
         self.nodes = {graph.fx_nodes[name] for name in region["nodes"]}
         self.inputs = [graph.fx_nodes[region["inputs"][spec["name"]]] for spec in self.call["inputs"]]
         self.outputs = [graph.fx_nodes[region["outputs"][spec["name"]]] for spec in self.call["outputs"]]
@@ -66,9 +66,14 @@ class _Kernel:
     def is_cpu(self):
         return self.bundle.device == "cpu"
 
+    def told(self):
+        bundle = self.bundle
+        return {"task": bundle.task["id"], "family": bundle.task["family"], "us": bundle.us, "replaces_us": bundle.replaces_us}
+
     def text(self):
         weights = [t["name"] for t in self.bundle.task["tensors"] if t["role"] == "weight" and not t.get("absent")]
-        given = f"{self.name}_PLAN,\n    inputs={_layouts(self.call['inputs'])},\n    outputs={_layouts(self.call['outputs'])},\n    weights={weights!r})"
+        layouts = f"inputs={_layouts(self.call['inputs'])},\n    outputs={_layouts(self.call['outputs'])}"
+        given = f"{self.name}_PLAN,\n    {layouts},\n    weights={weights!r})"
         plan = f"{self.name}_PLAN = {self.plan!r}"
         return self._cpu_text(plan, given) if self.is_cpu else self._cuda_text(plan, given)
 
@@ -80,11 +85,20 @@ class _Kernel:
         with open(os.path.join(self.bundle.directory, self.bundle.module), "rb") as file:
             cubin = base64.b64encode(zlib.compress(file.read(), 9)).decode()
         source = "".join(f"# {line}".rstrip() + "\n" for line in self._read(self.bundle.kernel_file).splitlines())
-        return f"# Compiled from:\n{source}{self.name}_CUBIN = (\n{_wrapped(cubin)})\n{plan}\n{self.name} = CudaKernel({self.name}_CUBIN, {self.bundle.architecture!r}, {given}"
+        image = f"{self.name}_CUBIN = (\n{_wrapped(cubin)})"
+        return f"# Compiled from:\n{source}{image}\n{plan}\n{self.name} = CudaKernel({self.name}_CUBIN, {self.bundle.architecture!r}, {given}"
 
     def _read(self, name):
         with open(os.path.join(self.bundle.directory, name), encoding="utf-8") as file:
             return file.read()
+
+
+def _launchable(plan):
+    """The plan, as far as a solution needs it. errors: it needs what the launchers cannot give."""
+    kinds = {kind for launch in (*plan["launches"], *plan["prepare"]) for argument in launch["arguments"] for kind in argument if kind != "aligned"}
+    if kinds - _ARGUMENTS or any(scratch.get("alignment", 1) > _SCRATCH_ALIGNMENT for scratch in plan["scratch"]):
+        raise user_error(f"Its kernel needs what a solution cannot hold yet: {', '.join(sorted(kinds - _ARGUMENTS)) or 'scratch of a larger alignment'}.")
+    return {name: plan[name] for name in ("launches", "prepare", "scratch", "macros")}
 
 
 def _layouts(specs):
@@ -119,9 +133,8 @@ def _inlined(source, seen):
 
 def _launchers(kernels):
     """The launchers that the kernels need, as they are in this package, without their imports of each other."""
-    names = ["launcher"] + (["cpu_launcher"] if any(k.is_cpu for k in kernels) else []) + (["cuda_launcher"] if any(not k.is_cpu for k in kernels) else [])
     texts = []
-    for name in names:
+    for name in ["launcher", *sorted({"cpu_launcher" if kernel.is_cpu else "cuda_launcher" for kernel in kernels})]:
         with open(os.path.join(_HERE, f"{name}.py"), encoding="utf-8") as file:
             texts.append(re.sub(r"^from autokernel\..*\n", "", file.read(), flags=re.M).strip())
     return "\n\n\n".join(texts)

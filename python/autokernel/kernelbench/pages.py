@@ -23,7 +23,8 @@ def text(score):
     parts = [heading(score), _problems_text(score["problems"])]
     parts += [_totals_text(f"verdict {verdict}, against {_named(against)}", score, verdict, against) for verdict in VERDICTS for against in AGAINST]
     degenerate = score["totals"]["all"]["kb"]["degenerate"]
-    parts.append(f"{degenerate['problems']} degenerate problems, which answers that compute nothing pass too, are in none of these tables; {degenerate['correct']} of them have a correct solution.")
+    counted = f"{degenerate['problems']} degenerate problems, which answers that compute nothing pass too, are in none of these totals"
+    parts.append(f"{counted}; {degenerate['correct']} of them have a correct solution.")
     return "\n\n".join(parts)
 
 
@@ -56,12 +57,12 @@ def _totals_rows(score, verdict, against):
     rows = []
     for name, total in named:
         numbers, speed = total[verdict], total[verdict]["against"][against]
-        rows.append([name, str(numbers["problems"]), str(numbers["solved"]), str(numbers["correct"]), *(f"{speed['fast_p'][str(p)]:.3f}" for p in THRESHOLDS),
+        rows.append([name, str(numbers["problems"]), str(numbers["judged"]), str(numbers["correct"]), *(f"{speed['fast_p'][str(p)]:.3f}" for p in THRESHOLDS),
                      _factor(speed["geometric_mean"]), _factor(speed["geometric_mean_of_faster"])])
     return rows
 
 
-_TOTALS_HEAD = ["", "problems", "solved", "correct", *(f"fast_{p}" for p in THRESHOLDS), "mean", "mean of faster"]
+_TOTALS_HEAD = ["", "problems", "judged", "correct", *(f"fast_{p}" for p in THRESHOLDS), "mean", "mean of faster"]
 
 
 def _totals_text(title, score, verdict, against):

@@ -188,7 +188,8 @@ def _check(original, custom, get_inputs, machine, metadata, trials):
                 else:
                     _note_difference(metadata, expected, output)
             except Exception as error:
-                return _record(True, False, {**metadata, "runtime_error": _shortened(str(error)), "runtime_error_name": _error_name(error), "runtime_error_traceback": traceback.format_exc()})
+                told = {"runtime_error": _shortened(str(error)), "runtime_error_name": _error_name(error), "runtime_error_traceback": traceback.format_exc()}
+                return _record(True, False, {**metadata, **told})
     metadata["correctness_trials"] = f"({passed} / {trials})"
     return _record(True, passed == trials, metadata)
 

@@ -12,7 +12,6 @@ from autokernel.kernelbench import isolate, model_new, protocol, setup
 from autokernel.kernelbench.run_directory import content_hash, write_text
 
 SETUP_S, SETUP_BYTES = 180, 6 << 30
-EVALUATION_S = 180  # the benchmark's own limit
 _BASELINES_S = 420  # torch.compile included
 _STRICT_S = 600
 _SEARCH_S, _SEARCH_S_PER_EXPERIMENT = 1200, 30
@@ -38,6 +37,7 @@ class Options:
     precision: str = "float32"
     experiments: int = 100
     program: str = "autokernel"
+    evaluation_s: float = 180.0
 
 
 # --- set up
@@ -106,15 +106,16 @@ def _total_memory():
 
 def solve(run, problem, options):
     """Search kernels for the problem and write its solution: {"status": "solved", "kernels"} or {"status": "unsolved", "reason"}."""
+    journal = os.path.join(run.file(problem.level, problem.number, "run"), "journal.jsonl")  # kernels may have been searched or edited since
     key = {"problem": content_hash(problem.path), "backend": options.backend, "experiments": options.experiments}
     path = run.solution(problem.level, problem.number)
     known = run.read(problem.level, problem.number, "solve")
-    if known is not None and known["key"] == key and known.get("solution") == content_hash(path):
+    if known is not None and known["key"] == key and (known["solution"], known["journal"]) == (content_hash(path), content_hash(journal)):
         return known
-    if os.path.exists(path) and (known is None or known.get("solution") != content_hash(path)):
+    if os.path.exists(path) and (known is None or known["solution"] != content_hash(path)):
         return {"status": "kept", "reason": f"{os.path.basename(path)} was not written by `solve`, and is left as it is"}
     result = {"key": key, **_solved(run, problem, options, path)}
-    result["solution"] = content_hash(path)
+    result |= {"solution": content_hash(path), "journal": content_hash(journal)}
     run.write(problem.level, problem.number, "solve", result)
     return result
 
@@ -136,6 +137,8 @@ def _solved(run, problem, options, path):
         return _unsolved(answer["text"])
     text, kernels = answer["result"]
     if text is None:
+        if os.path.exists(path):
+            os.remove(path)  # of an earlier search, whose kernels do not hold any more
         return _unsolved(_why_no_kernel(directory))
     write_text(path, text)
     return {"status": "solved", "kernels": kernels}
@@ -152,7 +155,7 @@ def _search(run, problem, options):
                "--experiments", str(options.experiments), "--rounds", "0", "--json", "--run-dir", run.file(problem.level, problem.number, "run")]
     seconds = _SEARCH_S + _SEARCH_S_PER_EXPERIMENT * options.experiments
     with open(_log(run, problem), "a", encoding="utf-8") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True)
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True, preexec_fn=isolate.die_with_parent)
         try:
             output, _ = process.communicate(timeout=seconds)
         except BaseException as error:  # Ctrl-C too: the search ends, and keeps what it has
@@ -220,7 +223,7 @@ def _isolated(run, problem, function, arguments, seconds):
 
 def _nulls(run, problem, options):
     arguments = (problem.source(), options.device, options.precision)
-    answer = _isolated(run, problem, protocol.passing_null_candidates, arguments, EVALUATION_S)
+    answer = _isolated(run, problem, protocol.passing_null_candidates, arguments, options.evaluation_s)
     return {"passing": answer["result"]} if "result" in answer else {"passing": None, "error": answer["text"]}
 
 
@@ -235,9 +238,9 @@ def _kb(run, problem, options):
         solution = file.read()
     build = run.file(problem.level, problem.number, "build")
     os.makedirs(build, exist_ok=True)
-    backend = "triton" if options.backend in ("triton", "both") or "@triton.jit" in solution else "cuda"
+    backend = "triton" if "@triton.jit" in solution else "cuda"
     arguments = (problem.source(), solution, options.device, options.precision, backend, build)
-    answer = _isolated(run, problem, protocol.evaluate, arguments, EVALUATION_S)
+    answer = _isolated(run, problem, protocol.evaluate, arguments, options.evaluation_s)
     if "result" in answer:
         return answer["result"]
     text = "Evaluation timed out" if answer["failed"] == "timed_out" else answer["text"]

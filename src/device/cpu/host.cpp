@@ -85,8 +85,10 @@ ArgumentEntry entry_of(const kernel::Argument& argument, const Placement& placem
   using Kind = kernel::Argument::Kind;
   switch (argument.kind) {
     case Kind::null: return {ArgumentEntry::null_pointer, 0, 0};
-    case Kind::integer: return {ArgumentEntry::integer, 0, argument.integer};
+    case Kind::integer:
+    case Kind::integer32: return {ArgumentEntry::integer, 0, argument.integer};
     case Kind::real: return {ArgumentEntry::real, 0, std::bit_cast<int32_t>(static_cast<float>(argument.real))};
+    case Kind::tensor_map: AK_CHECK(false, "a plan for the CPU has no tensor maps");
     case Kind::tensor:
     case Kind::scratch: break;
   }

@@ -88,6 +88,7 @@ CUresult Context::launch(const Launch& launch) const {
   config.attribute_count = static_cast<unsigned>(attributes.size());
   std::vector<void*> parameters;
   for (const uint64_t& argument : launch.arguments) parameters.push_back(const_cast<uint64_t*>(&argument));
+  for (const auto& [place, map] : launch.maps) parameters[place] = const_cast<CUtensorMap*>(&map);
   return driver().cuLaunchKernelEx(&config, launch.function, parameters.data(), nullptr);
 }
 

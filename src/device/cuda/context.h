@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,8 +17,9 @@ namespace ak::device::cuda {
 /// A launch with its kernel and its numbers; none where it has no blocks.
 struct Launch {
   CUfunction function = nullptr;
-  kernel::ConcreteLaunch plan;      // but for the arguments
-  std::vector<uint64_t> arguments;  // each in its lowest bytes
+  kernel::ConcreteLaunch plan;         // but for the arguments
+  std::vector<uint64_t> arguments;     // each in its lowest bytes
+  std::map<size_t, CUtensorMap> maps;  // in the place of some of them
 };
 
 /// Device memory, and as much page-locked memory of the host beside it.

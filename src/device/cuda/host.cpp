@@ -5,8 +5,8 @@
 #include <bit>
 
 #include "core/error.h"
-#include "core/file.h"
 #include "device/cuda/cubin.h"
+#include "device/cuda/images.h"
 
 namespace ak::device::cuda {
 namespace {
@@ -20,14 +20,14 @@ Host::Host(Context& context, std::filesystem::path module, Bindings facts)
 
 Host::~Host() {
   if (context_.lost()) return;
-  if (module_ != nullptr) driver().cuModuleUnload(module_);
+  for (const CUmodule module : modules_) driver().cuModuleUnload(module);
   context_.give_back(arena_);
   context_.give_back(image_);
 }
 
 Outcome Host::load() {
   try {
-    module_ = load_module(read_file(path_));
+    for (const std::string& image : read_images(path_)) modules_.push_back(load_module(image));
   } catch (const Error& error) {
     return {Outcome::Kind::cannot_load, error.what(), 0, 0, 0};
   }
@@ -68,15 +68,26 @@ void Host::pull(int64_t begin, int64_t bytes) {
   check(result, "copy from the device");
 }
 
-Launch Host::ready(const kernel::ConcreteLaunch& plan, const Placement& placement) const {
-  Launch launch{function_for(plan, module_, facts_.at("shared_per_block")), plan, {}};
+/// Null where the tensor is absent.
+CUdeviceptr Host::address_of(const kernel::Argument& argument, const Placement& placement) const {
+  if (argument.kind == kernel::Argument::Kind::null) return 0;
+  return arena_.device + static_cast<uint64_t>(placement.pointers.at(argument.name));
+}
+
+Launch Host::ready(const kernel::ConcreteLaunch& wanted, const kernel::ConcretePlan& plan, const Placement& placement) const {
+  Launch launch{function_for(wanted, modules_.at(static_cast<size_t>(wanted.image)), facts_.at("shared_per_block")), wanted, {}, {}};
   for (const kernel::Argument& argument : std::exchange(launch.plan.arguments, {})) {
     using Kind = kernel::Argument::Kind;
     uint64_t bits = 0;
-    if (argument.kind == Kind::integer) bits = static_cast<uint64_t>(argument.integer);
+    if (argument.kind == Kind::integer || argument.kind == Kind::integer32) bits = static_cast<uint64_t>(argument.integer);
     if (argument.kind == Kind::real) bits = std::bit_cast<uint32_t>(static_cast<float>(argument.real));
-    if (argument.kind == Kind::tensor || argument.kind == Kind::scratch)
-      bits = arena_.device + static_cast<uint64_t>(placement.pointers.at(argument.name));
+    if (argument.kind == Kind::tensor || argument.kind == Kind::scratch) bits = address_of(argument, placement);
+    if (argument.aligned && bits % kernel::Argument::vector_bytes != 0)
+      throw Error(argument.name + " lies at no multiple of 16 bytes, as the module takes it to do");
+    if (argument.kind == Kind::tensor_map) {
+      const kernel::ConcreteTensorMap& map = *plan.find_tensor_map(argument.name);
+      launch.maps[launch.arguments.size()] = encode(map, address_of(map.tensor, placement));
+    }
     launch.arguments.push_back(bits);
   }
   return launch;
@@ -89,8 +100,8 @@ Outcome Host::install(const kernel::ConcretePlan& plan, const Placement& placeme
   written_ = placement.written;
   if (placement.worker_scratch >= 0) return {Outcome::Kind::does_not_fit, "a device has no scratch per worker", 0, 0, 0};
   try {
-    for (const kernel::ConcreteLaunch& each : plan.launches) launches_.push_back(ready(each, placement));
-    for (const kernel::ConcreteLaunch& each : plan.prepares) prepares_.push_back(ready(each, placement));
+    for (const kernel::ConcreteLaunch& each : plan.launches) launches_.push_back(ready(each, plan, placement));
+    for (const kernel::ConcreteLaunch& each : plan.prepares) prepares_.push_back(ready(each, plan, placement));
   } catch (const Error& error) {
     return {Outcome::Kind::does_not_fit, error.what(), 0, 0, 0};
   }

@@ -25,11 +25,12 @@ class Host final : public device::Host {
   Outcome launch(int workers, double timeout_seconds, const Moments& moments = {}) override;
   std::vector<KernelUse> uses() const override;
   int workers() const override { return 1; }
-  bool alive() const override { return module_ != nullptr && !context_.lost(); }
+  bool alive() const override { return !modules_.empty() && !context_.lost(); }
 
  private:
   /// errors: a launch that cannot be; why.
-  Launch ready(const kernel::ConcreteLaunch& plan, const Placement& placement) const;
+  Launch ready(const kernel::ConcreteLaunch& launch, const kernel::ConcretePlan& plan, const Placement& placement) const;
+  CUdeviceptr address_of(const kernel::Argument& argument, const Placement& placement) const;
   Outcome run(const std::vector<Launch>& launches, double timeout_seconds, const Moments& moments);
   CUresult push_all();
   CUresult keep_image();
@@ -39,7 +40,7 @@ class Host final : public device::Host {
   Context& context_;
   std::filesystem::path path_;
   Bindings facts_;
-  CUmodule module_ = nullptr;
+  std::vector<CUmodule> modules_;                   // by image
   Arena arena_, image_;                             // image_: of what a repeated launch may write, as it was before
   std::vector<std::pair<int64_t, int64_t>> dirty_;  // begin and end
   std::vector<Launch> launches_, prepares_;

@@ -1,6 +1,7 @@
 // Checks a launch against the kernel that it names.
 #include "device/cuda/launch.h"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 
@@ -18,7 +19,33 @@ constexpr int64_t portable_cluster = 8;                                         
 
 int64_t product(const std::array<int64_t, 3>& extents) { return extents[0] * extents[1] * extents[2]; }
 
-size_t parameter_bytes(Argument::Kind kind) { return kind == Argument::Kind::real ? sizeof(float) : sizeof(uint64_t); }
+size_t parameter_bytes(Argument::Kind kind) {
+  if (kind == Argument::Kind::tensor_map) return sizeof(CUtensorMap);
+  return kind == Argument::Kind::real || kind == Argument::Kind::integer32 ? sizeof(uint32_t) : sizeof(uint64_t);
+}
+
+CUtensorMapDataType data_type(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::float64: return CU_TENSOR_MAP_DATA_TYPE_FLOAT64;
+    case Dtype::float32: return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    case Dtype::float16: return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    case Dtype::bfloat16: return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    case Dtype::int64: return CU_TENSOR_MAP_DATA_TYPE_INT64;
+    case Dtype::int32: return CU_TENSOR_MAP_DATA_TYPE_INT32;
+    case Dtype::int16: return CU_TENSOR_MAP_DATA_TYPE_UINT16;
+    case Dtype::int8:
+    case Dtype::uint8:
+    case Dtype::boolean: return CU_TENSOR_MAP_DATA_TYPE_UINT8;
+  }
+  AK_CHECK(false, "every dtype has a type in a tensor map");
+}
+
+CUtensorMapSwizzle swizzle_of(int64_t bytes) {
+  return bytes == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
+         : bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+         : bytes == 32 ? CU_TENSOR_MAP_SWIZZLE_32B
+                       : CU_TENSOR_MAP_SWIZZLE_NONE;
+}
 
 int attribute(CUfunction function, CUfunction_attribute which, const Driver& from) {
   int value = 0;
@@ -84,6 +111,25 @@ CUfunction function_for(const ConcreteLaunch& launch, CUmodule module, int64_t s
   if (product(launch.cluster) > portable_cluster)
     check(from.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1), "allow a large cluster", from);
   return function;
+}
+
+CUtensorMap encode(const kernel::ConcreteTensorMap& map, CUdeviceptr address, const Driver& from) {
+  CUtensorMap encoded{};
+  const bool empty = std::ranges::find(map.shape, 0) != map.shape.end();
+  if (map.tensor.kind == Argument::Kind::null || empty) return encoded;
+  if (address % kernel::bulk_alignment_bytes != 0)
+    throw Error(map.tensor.name + " lies at no multiple of 16 bytes, as its tensor map needs", "give it in contiguous memory of its own");
+  // The driver counts dims from the fastest, and has no stride for that one.
+  const std::vector<uint64_t> shape(map.shape.rbegin(), map.shape.rend());
+  const std::vector<uint32_t> box(map.box.rbegin(), map.box.rend()), steps(shape.size(), 1);
+  std::vector<uint64_t> strides_bytes;
+  for (size_t dim = map.strides.size() - 1; dim-- > 0;)
+    strides_bytes.push_back(static_cast<uint64_t>(map.strides[dim] * size_bytes(map.dtype)));
+  check(from.cuTensorMapEncodeTiled(&encoded, data_type(map.dtype), static_cast<uint32_t>(shape.size()), reinterpret_cast<void*>(address),
+                                    shape.data(), strides_bytes.data(), box.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
+                                    swizzle_of(map.swizzle_bytes), CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+        ("describe " + map.tensor.name + " for bulk copies").c_str(), from);
+  return encoded;
 }
 
 KernelUse use_of(const ConcreteLaunch& launch, CUfunction function, int64_t threads_per_sm, const Driver& from) {

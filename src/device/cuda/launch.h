@@ -14,6 +14,10 @@ namespace ak::device::cuda {
 /// errors: no such kernel, other parameters than the plan gives, more threads or shared memory than there are, a grid that is too large.
 CUfunction function_for(const kernel::ConcreteLaunch& launch, CUmodule module, int64_t shared_per_block, const Driver& from = driver());
 
+/// The descriptor of a tensor that lies at `address`; all zeros where it has no elements or is absent.
+/// errors: an address that is no multiple of 16 bytes; what the driver refuses.
+CUtensorMap encode(const kernel::ConcreteTensorMap& map, CUdeviceptr address, const Driver& from = driver());
+
 /// What the kernel of a launch takes of a multiprocessor. `threads_per_sm`: of the device.
 KernelUse use_of(const kernel::ConcreteLaunch& launch, CUfunction function, int64_t threads_per_sm, const Driver& from = driver());
 

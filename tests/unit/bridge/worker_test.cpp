@@ -65,6 +65,22 @@ TEST(Worker, GreetsLoadsAndCapturesWithTypedResults) {
   EXPECT_NE(requests[0].at("id"), requests[1].at("id"));
 }
 
+TEST(Worker, IsReplacedOnceWhereItSaysThatItCannotGoOn) {
+  const Json broken =
+      step("error", Json::parse(R"({"kind": "environment", "message": "the GPU's context broke: illegal access", "ends": true})"));
+  const ScriptedWorker once(
+      {Life{usual_greeting, "expect", loaded, "expect", broken}, Life{usual_greeting, "expect", loaded, "expect", captured}});
+  ProcessWorker worker(options_for(once));
+  worker.load({.model = "m.py:M"});
+  EXPECT_EQ(worker.capture("/tmp/g.json").nodes, 17);
+  EXPECT_EQ(once.lives(), 2);
+
+  const ScriptedWorker twice({Life{usual_greeting, "expect", broken}, Life{usual_greeting, "expect", broken}});
+  const std::string error = error_of([&] { ProcessWorker(options_for(twice)).capture("/tmp/g.json"); });
+  EXPECT_TRUE(contains(error, "died twice in capture (the GPU's context broke: illegal access)")) << error;
+  EXPECT_EQ(twice.lives(), 2);
+}
+
 TEST(Worker, ReadsPatternsProfileFixturesAndBaselines) {
   const Json patterns = step("result", Json::parse(R"({"patterns": 9, "errors": [{"family": "f", "spelling": "s", "message": "no"}]})"));
   const Json profile = step("result", Json::parse(R"({"total_us": 12.5, "nodes": 4})"));

@@ -34,6 +34,7 @@ TEST(Options, the_backend_is_the_devices) {
   EXPECT_NE(error_of("cpu", "cuda").find("use --backend cpu"), std::string::npos);
   EXPECT_NE(error_of("cuda", "cpu").find("use --backend cuda"), std::string::npos);
   EXPECT_NE(error_of("cpu", "triton").find("triton"), std::string::npos);
+  EXPECT_NE(error_of("auto", "tpu").find("triton, both"), std::string::npos);
   EXPECT_NE(error_of("tpu", "auto").find("tpu"), std::string::npos);
 }
 

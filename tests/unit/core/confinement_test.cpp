@@ -67,7 +67,7 @@ TEST_F(Files, are_run_only_where_a_rule_says_so) {
 
 TEST(Calls, reach_no_network_and_leave_no_process_group) {
   EXPECT_EQ(in_child([] {
-              if (!restrict_calls(Programs::allowed, true)) return 2;
+              if (!restrict_calls({.programs = true, .signals_scoped = true})) return 2;
               const bool socket = ::socket(AF_INET, SOCK_STREAM, 0) < 0 && errno == EPERM;
               const bool session = ::setsid() < 0 && errno == EPERM;
               const bool group = ::setpgid(0, 0) < 0 && errno == EPERM;
@@ -76,22 +76,34 @@ TEST(Calls, reach_no_network_and_leave_no_process_group) {
             1);
 }
 
+TEST(Calls, listen_on_local_sockets_where_that_is_allowed_and_connect_nowhere) {
+  EXPECT_EQ(in_child([] {
+              if (!restrict_calls({.local_sockets = true})) return 2;
+              const int local = ::socket(AF_UNIX, SOCK_STREAM, 0);
+              const bool network = ::socket(AF_INET, SOCK_STREAM, 0) < 0 && errno == EPERM;
+              const sockaddr anywhere{AF_UNIX, {}};
+              const bool connected = ::connect(local, &anywhere, sizeof anywhere) == 0 || errno != EPERM;
+              return local >= 0 && network && !connected ? 1 : 0;
+            }),
+            1);
+}
+
 TEST(Calls, start_programs_only_where_that_is_allowed) {
-  const auto forks = [](Programs programs) {
+  const auto forks = [](bool programs) {
     return in_child([&] {
-      if (!restrict_calls(programs, true)) return 2;
+      if (!restrict_calls({.programs = programs, .signals_scoped = true})) return 2;
       const pid_t pid = ::fork();
       if (pid == 0) ::_exit(0);
       return pid > 0 ? 1 : errno == EPERM ? 0 : 3;
     });
   };
-  EXPECT_EQ(forks(Programs::allowed), 1);
-  EXPECT_EQ(forks(Programs::none), 0);
+  EXPECT_EQ(forks(true), 1);
+  EXPECT_EQ(forks(false), 0);
 }
 
 TEST(Calls, send_no_signal_outside_where_nothing_else_prevents_it) {
   EXPECT_EQ(in_child([] {
-              if (!restrict_calls(Programs::allowed, false)) return 2;
+              if (!restrict_calls({.programs = true})) return 2;
               const bool other = ::kill(::getppid(), 0) < 0 && errno == EPERM;
               return other && ::kill(::getpid(), 0) == 0 ? 1 : 0;
             }),

@@ -167,6 +167,94 @@ TEST(LaunchPlan, PreparesOnceOnlyWhatNeverChanges) {
   EXPECT_EQ(always.launches[0].kernel, "pack");
 }
 
+const std::string boxes_source = R"(/*autokernel
+family = "rmsnorm"
+backend = "cuda"
+[tune]
+ROWS = { values = [8, 300], default = 8, tier = 1 }
+[scratch.partial]
+dtype = "float32"
+shape = ["M", "64"]
+[tensormap.boxes]
+tensor = "x"
+box = ["ROWS", "16"]
+swizzle = 64
+[tensormap.sums]
+tensor = "partial"
+box = ["1", "64"]
+[tensormap.unused]
+tensor = "out"
+box = ["1"]
+[[variant]]
+when = "!x.aligned"
+[[variant.launch]]
+kernel = "plain"
+grid = ["M"]
+args = ["x", "out"]
+[[launch]]
+kernel = "boxed"
+grid = ["M"]
+block = ["128"]
+args = ["boxes", "sums", "out", "N"]
+*/
+)";
+
+TEST(TensorMap, IsWhatATensorIsToBulkCopies) {
+  const auto file = KernelFile::parse(boxes_source, "kernel.cu");
+  Task task = rmsnorm_task();
+  task.workload[0].strides["x"] = {128, 1};
+  const auto plan = make_concrete(file, task, task.workload[0], file.defaults(), {});
+  ASSERT_EQ(plan.tensor_maps.size(), 2u) << "only those that a launch takes";
+  const ConcreteTensorMap &boxes = plan.tensor_maps[0], &sums = plan.tensor_maps[1];
+  EXPECT_EQ(plan.launches[0].arguments[0].kind, Argument::Kind::tensor_map);
+  EXPECT_EQ(boxes.tensor.name, "x");
+  EXPECT_EQ(boxes.strides, (std::vector<int64_t>{128, 1})) << "those of the binding";
+  EXPECT_EQ(boxes.shape, task.shape(task.tensor("x"), task.workload[0]));
+  EXPECT_EQ(boxes.box, (std::vector<int64_t>{8, 16}));
+  EXPECT_EQ(boxes.swizzle_bytes, 64);
+  EXPECT_EQ(sums.tensor.kind, Argument::Kind::scratch);
+  EXPECT_EQ(sums.strides, (std::vector<int64_t>{64, 1}));
+  EXPECT_TRUE(touch_scratch(plan, plan.launches, "partial")) << "by its map alone";
+  EXPECT_EQ(to_json(concrete_plan_from_json(to_json(plan))), to_json(plan));
+}
+
+TEST(TensorMap, IsNotForATensorThatBeginsAnywhere) {
+  const auto file = KernelFile::parse(boxes_source, "kernel.cu");
+  const Task task = rmsnorm_task();
+  Binding binding = task.workload[0];
+  binding.layout = "misaligned";
+  const auto plan = make_concrete(file, task, binding, file.defaults(), {});
+  EXPECT_EQ(plan.launches[0].kernel, "plain");
+  EXPECT_TRUE(plan.tensor_maps.empty());
+}
+
+TEST(TensorMap, RefusesWhatTheHardwareCannotDescribe) {
+  const auto error_of = [](const std::string& from, const std::string& to, const std::vector<int64_t>& strides, int64_t rows = 8) {
+    std::string text = boxes_source;
+    text.replace(text.find(from), from.size(), to);
+    Task task = rmsnorm_task();
+    task.workload[0].strides["x"] = strides;
+    try {
+      const auto file = KernelFile::parse(text, "kernel.cu");
+      make_concrete(file, task, task.workload[0], {{"ROWS", rows}}, {});
+      return std::string();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+  };
+  const std::string box = R"(box = ["ROWS", "16"])";
+  EXPECT_EQ(error_of(box, box, {128, 1}), "");
+  EXPECT_NE(error_of(box, box, {126, 1}).find("kernel.cu:9: the tensor map boxes is of a tensor with a stride"), std::string::npos);
+  EXPECT_NE(error_of(box, box, {128, 2}).find("last dim is not contiguous"), std::string::npos);
+  EXPECT_NE(error_of(box, box, {128, 1}, 300).find("not from 1 to 256"), std::string::npos);
+  EXPECT_NE(error_of(box, R"(box = ["8"])", {128, 1}).find("for each dim"), std::string::npos);
+  EXPECT_NE(error_of(box, R"(box = ["8", "3"])", {128, 1}).find("rows are no multiple of 16 bytes"), std::string::npos);
+  EXPECT_NE(error_of(box, R"(box = ["8", "32"])", {128, 1}).find("longer than its swizzle"), std::string::npos);
+  EXPECT_NE(error_of("swizzle = 64", "swizzle = 48", {128, 1}).find("not 0, 32, 64 or 128"), std::string::npos);
+  EXPECT_NE(error_of("tensor = \"x\"", "tensor = \"N\"", {128, 1}).find("no tensor and no scratch"), std::string::npos);
+  EXPECT_NE(error_of("backend = \"cuda\"", "backend = \"cpu\"", {128, 1}).find("is for the backend cuda alone"), std::string::npos);
+}
+
 TEST(LaunchPlan, RefusesWhatDoesNotFit) {
   const auto file = KernelFile::parse(source, "kernel.cpp");
   const Task task = rmsnorm_task();

@@ -51,6 +51,17 @@ TEST(SuiteTable, HasEveryBaselineAndOurOwnRatioAlsoWhereItLoses) {
   EXPECT_EQ(rows[5], (std::vector<std::string>{"geometric mean of best/ours over 2 of 4 rows", "1.000"}));
 }
 
+TEST(SuiteTable, NamesTheBackendWhereThereAreSeveral) {
+  SuiteLine cuda = line("1x1", 10), triton = line("1x1", 8);
+  cuda.state.backend = kernel::Backend::cuda;
+  triton.state.backend = kernel::Backend::triton;
+  const auto rows = cells(suite_tsv({cuda, triton}));
+  EXPECT_EQ(rows[0][3], "backend");
+  EXPECT_EQ(rows[1][3], "cuda");
+  EXPECT_EQ(rows[2][3], "triton");
+  EXPECT_NE(cells(suite_tsv({cuda, cuda}))[0][3], "backend");
+}
+
 TEST(SuiteTable, AConfirmationOfAnEarlierIncumbentDoesNotCount) {
   SuiteLine stale = line("2x2", 10);
   stale.state.confirmation = store::Confirmation{2, "compile", 30, 20, 8, 0.7, 0.6, 0.8};

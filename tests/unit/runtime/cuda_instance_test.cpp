@@ -69,7 +69,7 @@ class CudaInstanceTest : public testing::Test {
   }
   std::unique_ptr<CudaInstance> make(const kernel::ConcretePlan& plan, const std::string& code = image) {
     const CallSite site{{spec("x", {rows, columns}), spec("weight", {columns})}, {spec("out", {rows, columns})}, {}, {}};
-    return std::make_unique<CudaInstance>(site, plan, std::make_unique<PrimaryContext>(0, driver_), code,
+    return std::make_unique<CudaInstance>(site, plan, std::make_unique<PrimaryContext>(0, driver_), std::vector<std::string>{code},
                                           std::vector<std::string>{"weight"});
   }
   std::unique_ptr<CudaInstance> with_launch(const ConcreteLaunch& made) {
@@ -126,6 +126,24 @@ TEST_F(CudaInstanceTest, a_launch_has_the_grid_the_arguments_and_the_stream_of_i
   EXPECT_EQ(launched().context, "primary");
   EXPECT_TRUE(recording().contexts.empty());
   EXPECT_EQ(instance->calls(), 1);
+}
+
+TEST_F(CudaInstanceTest, integers_of_32_bits_are_passed_as_such) {
+  recording().kernels["narrow"] = {.parameters = {8, 4, 8}};
+  const auto instance = with_launch(launch("narrow", {tensor("x"), {Kind::integer32, {}, -7, 0}, integer(1LL << 40)}));
+  call(*instance);
+  EXPECT_THAT(launched().arguments, ElementsAre(0x100, std::bit_cast<uint32_t>(int32_t{-7}), uint64_t{1} << 40));
+  EXPECT_THAT(error_of(launch("narrow", {tensor("x"), integer(1), integer(2)})), HasSubstr("not of the type"));
+}
+
+TEST_F(CudaInstanceTest, calls_with_an_unaligned_tensor_go_to_the_other_module) {
+  const auto instance = with_launch(launch("scale", {tensor("x"), tensor("out"), integer(1), real(1)}));
+  instance->set_unaligned(with_launch(launch("split", {tensor("x"), tensor("weight"), tensor("out")})));
+  call(*instance);
+  EXPECT_THAT(log(), ElementsAre("launch scale"));
+  call(*instance, 0x208);
+  EXPECT_THAT(log(), ElementsAre("launch split"));
+  EXPECT_EQ(instance->calls(), 2);
 }
 
 TEST_F(CudaInstanceTest, attributes_are_those_that_the_plan_asks_for) {
@@ -278,6 +296,24 @@ TEST_F(CudaInstanceTest, refuses_a_plan_that_does_not_fit) {
   plan.scratch = {{"mine", 8, false, true}};
   EXPECT_THROW(make(plan), Error);
   EXPECT_THROW(make({}, "no ELF"), Error);
+}
+
+TEST_F(CudaInstanceTest, tensor_maps_are_of_the_tensors_of_the_call) {
+  recording().kernels["boxed"] = {{128, 128, 8}};
+  kernel::ConcretePlan plan;
+  plan.scratch = {{"packed", 4096, false, false}};
+  plan.tensor_maps = {{"weight boxes", tensor("weight"), Dtype::float32, {rows, columns}, {32, 1}, {1, 4}, 0},
+                      {"packed boxes", scratch("packed"), Dtype::float32, {16, 64}, {64, 1}, {2, 64}, 0}};
+  plan.launches = {launch("boxed", {{Kind::tensor_map, "packed boxes", 0, 0}, {Kind::tensor_map, "weight boxes", 0, 0}, tensor("out")})};
+  const auto instance = make(plan);
+  for (const uintptr_t weight : {0x1000, 0x7000}) {
+    call(*instance, weight);
+    const auto& launched = recording().launches.back();
+    EXPECT_EQ(launched.maps.at(0).opaque[0], 0x5000u) << "what the caller gave for the scratch";
+    EXPECT_EQ(launched.maps.at(1).opaque[0], weight);
+    EXPECT_EQ(launched.maps.at(1).opaque[4], static_cast<uint64_t>(columns));
+  }
+  EXPECT_THROW(call(*instance, 0x1004), Error);
 }
 
 TEST_F(CudaInstanceTest, what_it_holds_goes_back_when_it_is_closed) {

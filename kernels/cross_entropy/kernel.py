@@ -1,0 +1,106 @@
+"""autokernel
+family  = "cross_entropy"
+backend = "triton"
+
+[tune]
+BLOCK      = { values = [1024, 2048, 4096, 8192, 16384], default = 4096, tier = 1 }   # elements of a row to a step
+TILE       = { values = [512, 1024, 2048, 4096],   default = 1024,  tier = 1 }        # elements of several short rows to one program
+NUM_WARPS  = { values = [1, 2, 4, 8, 16, 32],      default = 4,     tier = 1 }
+EVICT      = { values = [0, 1],                    default = 0,     tier = 2 }        # what is read is not read again soon
+NUM_STAGES = { values = [1, 2, 3, 4],              default = 2,     tier = 3 }        # steps in flight
+
+[scratch.sums]                                # the loss of each row, when they are reduced
+dtype = "float32"
+shape = ["REDUCED ? M : 1"]
+
+[[launch]]
+kernel     = "cross_entropy_rows"
+constexprs = { STEP = "min(BLOCK, pow2ceil(V))", ROWS = "max(1, min(pow2ceil(max(1, M)), TILE / min(TILE, pow2ceil(V))))" }
+grid       = ["cdiv(M, ROWS)"]
+args       = ["logits", "targets", "losses", "sums", "M", "V", "logits.stride(0)", "logits.stride(1)", "targets.stride(0)", "losses.stride(0)",
+              "ignore_index", "smoothing"]
+[[launch]]
+kernel     = "cross_entropy_total"
+constexprs = { NUM_WARPS = "8" }
+grid       = ["1"]
+when       = "REDUCED"
+args       = ["sums", "targets", "loss", "M", "targets.stride(0)", "ignore_index"]
+
+[[recipe]]
+name = "one pass"
+tier = 1
+when = "V >= 4096"
+gain = "2x over a maximum first"
+text = "The maximum is carried along and the sum rescaled, so that a row is read once; BLOCK and NUM_WARPS decide how much is in flight."
+"""
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def exponential(x, EXACT: tl.constexpr):
+    """Of what is not positive, or NaN. EXACT: to float32's last digits, by taking whole powers of 2 out first."""
+    if EXACT:
+        x = tl.where(x < -150.0, -150.0, x)
+        whole = tl.floor(x * 1.4426950408889634 + 0.5)
+        rest = tl.fma(whole, 2.12194440e-4, tl.fma(whole, -0.693359375, x))
+        return tl.exp2(whole) * tl.exp2(rest * 1.4426950408889634)
+    else:
+        return tl.exp(x)
+
+
+@triton.jit
+def cross_entropy_rows(logits, targets, losses, sums, M, V, row_step, column_step, target_step, loss_step, ignore_index, smoothing,
+                       REDUCED: tl.constexpr, PER_ROW: tl.constexpr, SMOOTHED: tl.constexpr, ROWS: tl.constexpr, STEP: tl.constexpr,
+                       EVICT: tl.constexpr, NUM_STAGES: tl.constexpr):
+    """ROWS rows, each read once in steps: the maximum is carried along, and the sum rescaled to it."""
+    EXACT: tl.constexpr = logits.dtype.element_ty == tl.float32
+    READ: tl.constexpr = "evict_first" if EVICT else ""
+    rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    exists = rows < M
+    sources = logits + rows[:, None] * row_step
+    target = tl.load(targets + rows * target_step, mask=exists, other=0)
+    known = (target >= 0) & (target < V)  # PyTorch refuses others
+    wanted = tl.load(logits + rows * row_step + tl.where(known, target, 0) * column_step, mask=exists & known, other=float("nan")).to(tl.float32)
+    first = tl.load(logits + rows * row_step, mask=exists, other=0.0).to(tl.float32)
+    first = tl.where(first - first == 0.0, first, 0.0)
+    top = tl.full((ROWS,), float("-inf"), tl.float32)
+    total = tl.zeros((ROWS, STEP), tl.float32)
+    from_first = tl.zeros((ROWS, STEP), tl.float32)
+    for begin in tl.range(0, V, STEP, num_stages=NUM_STAGES):
+        columns = (begin + tl.arange(0, STEP).to(tl.int64))[None, :]
+        there = exists[:, None] & (columns < V)
+        raw = tl.load(sources + columns * column_step, mask=there, other=0.0, eviction_policy=READ).to(tl.float32)
+        values = tl.where(columns < V, raw, float("-inf"))
+        higher = tl.maximum(top, tl.max(values, 1))
+        centre = tl.where(higher == float("-inf"), 0.0, higher)
+        total = total * exponential(top - centre, EXACT)[:, None] + exponential(values - centre[:, None], EXACT)
+        top = higher
+        if SMOOTHED:
+            from_first += tl.where(there, raw - first[:, None], 0.0)
+    spread = tl.log(tl.sum(total, 1))
+    loss = spread + (top - wanted)
+    if SMOOTHED:
+        mean = spread + ((top - first) - tl.sum(from_first, 1) / V)  # of the losses of all classes
+        loss = (1.0 - smoothing) * loss + smoothing * mean
+    loss = tl.where(target != ignore_index, loss, 0.0)
+    if PER_ROW:
+        tl.store(losses + rows * loss_step, loss.to(losses.dtype.element_ty), mask=exists)
+    if REDUCED:
+        tl.store(sums + rows, loss, mask=exists)
+
+
+@triton.jit
+def cross_entropy_total(sums, targets, loss, M, target_step, ignore_index, MEAN: tl.constexpr):
+    """The sum or mean over the rows that count, in one order."""
+    STEP: tl.constexpr = 2048
+    total = tl.zeros((STEP,), tl.float32)
+    count = tl.zeros((STEP,), tl.int32)
+    for begin in tl.range(0, M, STEP):
+        rows = begin + tl.arange(0, STEP).to(tl.int64)
+        total += tl.load(sums + rows, mask=rows < M, other=0.0)
+        count += (tl.load(targets + rows * target_step, mask=rows < M, other=ignore_index) != ignore_index).to(tl.int32)
+    result = tl.sum(total, 0)
+    if MEAN:
+        result = result / tl.sum(count, 0)
+    tl.store(loss, result.to(loss.dtype.element_ty))

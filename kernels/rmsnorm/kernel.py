@@ -1,0 +1,102 @@
+"""autokernel
+family  = "rmsnorm"
+backend = "triton"
+
+[tune]
+HOLD       = { values = [4096, 8192, 16384, 32768], default = 16384, tier = 1 }   # elements of a row that a program holds; a longer one is read twice
+TILE       = { values = [1024, 2048, 4096, 8192],   default = 2048,  tier = 1 }   # elements of several short rows to one program
+NUM_WARPS  = { values = [0, 1, 2, 4, 8, 16, 32],    default = 0,     tier = 1 }   # 0: one for each 4 KiB of a tile
+EVICT      = { values = [0, 1],                     default = 0,     tier = 2 }   # what is read and written is not read again soon
+PROGRAMS   = { values = [0, 1, 2, 4, 8],            default = 0,     tier = 4 }   # persistent ones a multiprocessor; 0: one a tile
+NUM_STAGES = { values = [1, 2, 3, 4],               default = 1,     tier = 4 }   # tiles of a persistent program in flight
+require = ["PROGRAMS > 0 || NUM_STAGES == 1"]
+
+# Rows that a program holds, one or several.
+[[variant]]
+when = "N <= HOLD"
+[[variant.launch]]
+kernel     = "rmsnorm_rows"
+constexprs = { BLOCK = "pow2ceil(N)", ROWS = "max(1, min(pow2ceil(M), TILE / pow2ceil(N)))", NUM_WARPS = '''NUM_WARPS > 0 ? NUM_WARPS
+  : max(1, min(16, pow2ceil(N) * max(1, min(pow2ceil(M), TILE / pow2ceil(N))) * sizeof(T) / 4096))''' }
+grid       = ["PROGRAMS > 0 ? min(cdiv(M, ROWS), PROGRAMS * sm_count) : cdiv(M, ROWS)"]
+args       = ["x", "weight", "out", "M", "N", "x.stride(0)", "x.stride(1)", "weight.stride(0)", "out.stride(0)", "out.stride(1)", "eps"]
+
+# Longer rows.
+[[launch]]
+kernel     = "rmsnorm_long"
+constexprs = { BLOCK = "min(HOLD, 8192)", NUM_WARPS = "NUM_WARPS > 0 ? NUM_WARPS : 8", NUM_STAGES = "max(2, NUM_STAGES)" }
+grid       = ["M"]
+args       = ["x", "weight", "out", "N", "x.stride(0)", "x.stride(1)", "weight.stride(0)", "out.stride(0)", "out.stride(1)", "eps"]
+
+[[recipe]]
+name = "few threads with much each"
+tier = 1
+when = "N * sizeof(T) >= 4096"
+gain = "1.1x"
+text = "Long rows are bound by memory: fewer warps hold more of a row each, and several programs share a multiprocessor."
+[[recipe]]
+name = "persistent programs"
+tier = 4
+when = "M >= 4 * sm_count"
+gain = "1.05x below 32 MB"
+text = "PROGRAMS * sm_count programs walk over the rows, and load the next tile while they write this one; the weight stays in registers."
+"""
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def inverse_root(squares, N, eps, MACHINE_EPS: tl.constexpr):
+    """Of the mean square."""
+    if MACHINE_EPS:
+        eps = 1.1920929e-07
+    root = tl.sqrt_rn(squares / N + eps)
+    return tl.div_rn(tl.full(root.shape, 1.0, tl.float32), root)
+
+
+@triton.jit
+def load_gain(weight, columns, step, N, HAS_WEIGHT: tl.constexpr, WEIGHT_OFFSET: tl.constexpr):
+    if HAS_WEIGHT:
+        gain = tl.load(weight + columns * step, mask=columns < N, other=0.0, eviction_policy="evict_last").to(tl.float32)
+        return gain + 1.0 if WEIGHT_OFFSET else gain
+    else:
+        return tl.full(columns.shape, 1.0, tl.float32)
+
+
+@triton.jit
+def rmsnorm_rows(x, weight, out, M, N, x_row, x_column, weight_step, out_row, out_column, eps, HAS_WEIGHT: tl.constexpr, WEIGHT_OFFSET: tl.constexpr,
+                 MACHINE_EPS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, EVICT: tl.constexpr, NUM_STAGES: tl.constexpr):
+    """ROWS rows at a time, each of at most BLOCK elements."""
+    READ: tl.constexpr = "evict_first" if EVICT else ""
+    WRITE: tl.constexpr = ".cs" if EVICT else ""
+    columns = tl.arange(0, BLOCK).to(tl.int64)[None, :]
+    gain = load_gain(weight, columns, weight_step, N, HAS_WEIGHT, WEIGHT_OFFSET)
+    for tile in tl.range(tl.program_id(0), tl.cdiv(M, ROWS), tl.num_programs(0), num_stages=NUM_STAGES):
+        rows = (tile * ROWS + tl.arange(0, ROWS).to(tl.int64))[:, None]
+        there = (rows < M) & (columns < N)
+        values = tl.load(x + rows * x_row + columns * x_column, mask=there, other=0.0, eviction_policy=READ).to(tl.float32)
+        scale = inverse_root(tl.sum(values * values, 1), N, eps, MACHINE_EPS)[:, None]
+        result = values * scale * gain if HAS_WEIGHT else values * scale
+        tl.store(out + rows * out_row + columns * out_column, result.to(out.dtype.element_ty), mask=there, cache_modifier=WRITE)
+
+
+@triton.jit
+def rmsnorm_long(x, weight, out, N, x_row, x_column, weight_step, out_row, out_column, eps, HAS_WEIGHT: tl.constexpr, WEIGHT_OFFSET: tl.constexpr,
+                 MACHINE_EPS: tl.constexpr, BLOCK: tl.constexpr, EVICT: tl.constexpr, NUM_STAGES: tl.constexpr):
+    """A row is read once for its squares, and again to be written."""
+    WRITE: tl.constexpr = ".cs" if EVICT else ""
+    row = tl.program_id(0).to(tl.int64)
+    x += row * x_row
+    out += row * out_row
+    squares = tl.zeros((BLOCK,), tl.float32)
+    for begin in tl.range(0, N, BLOCK, num_stages=NUM_STAGES):
+        columns = begin + tl.arange(0, BLOCK).to(tl.int64)
+        values = tl.load(x + columns * x_column, mask=columns < N, other=0.0).to(tl.float32)
+        squares += values * values
+    scale = inverse_root(tl.sum(squares, 0), N, eps, MACHINE_EPS)
+    for begin in tl.range(0, N, BLOCK, num_stages=NUM_STAGES):
+        columns = begin + tl.arange(0, BLOCK).to(tl.int64)
+        values = tl.load(x + columns * x_column, mask=columns < N, other=0.0, eviction_policy="evict_first").to(tl.float32)
+        gain = load_gain(weight, columns, weight_step, N, HAS_WEIGHT, WEIGHT_OFFSET)
+        result = values * scale * gain if HAS_WEIGHT else values * scale
+        tl.store(out + columns * out_column, result.to(out.dtype.element_ty), mask=columns < N, cache_modifier=WRITE)

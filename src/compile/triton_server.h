@@ -1,0 +1,43 @@
+// The warm Python process that forks a confined child for each Triton compile (docs/formats/triton.md).
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "core/channel.h"
+#include "core/file.h"
+#include "core/process.h"
+
+namespace ak::compile {
+
+/// Starts at once, and again where it died. Safe to use from several threads, each of which waits for its own compile.
+class TritonServer {
+ public:
+  /// `environment`: added to ours.
+  /// errors: no Python, no Triton, or one that does not compile the smallest kernel; the text says which.
+  explicit TritonServer(std::map<std::string, std::string> environment = {});
+  ~TritonServer();
+  TritonServer(const TritonServer&) = delete;
+  TritonServer& operator=(const TritonServer&) = delete;
+
+  /// "3.9.0"
+  const std::string& version() const { return version_; }
+
+  /// One request of the protocol; nothing where the server died meanwhile.
+  std::optional<Json> ask(const Json& request);
+
+ private:
+  void start();
+  std::optional<Channel> connect();
+
+  std::map<std::string, std::string> environment_;
+  std::string version_;
+  std::mutex mutex_;  // of what follows
+  std::optional<TemporaryDirectory> directory_;
+  std::optional<Process> process_;
+  Descriptor alive_;  // the server ends when it closes
+};
+
+}  // namespace ak::compile

@@ -1,0 +1,219 @@
+"""The Triton compiler: what it makes, what it refuses and with which line, and what a compile may not do."""
+
+import concurrent.futures
+import ctypes
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import pytest
+
+pytest.importorskip("triton")
+
+from triton_client import ROOT, Compiler
+
+SOURCE = '''"""autokernel
+family  = "scaled"
+backend = "triton"
+[tune]
+BLOCK     = { values = [128, 256], default = 128 }
+NUM_WARPS = { values = [4, 8], default = 4 }
+[[launch]]
+kernel = "scale"
+grid   = ["cdiv(N, BLOCK)"]
+args   = ["x", "weight", "out", "N", "x.stride(0)", "eps"]
+"""
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def doubled(values):
+    return values * 2
+
+
+@triton.jit
+def scale(x, weight, out, n, step, eps, BLOCK: tl.constexpr):
+    places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    values = tl.load(x + places * step, mask=places < n)
+    tl.store(out + places, doubled(values) * eps, mask=places < n)
+'''
+ARGUMENTS = [
+    {"type": "*fp16", "divisible": True},
+    {"type": "constexpr", "value": None},
+    {"type": "*fp16", "divisible": True},
+    {"type": "i32", "divisible": True},
+    {"type": "constexpr", "value": 1},
+    {"type": "fp32", "divisible": False},
+]
+LAUNCH = {"kernel": "scale", "arguments": ARGUMENTS, "constexprs": {"BLOCK": 128, "NUM_WARPS": 8}}
+
+
+def told(launch=None, tunables=("BLOCK", "NUM_WARPS"), architecture="sm_90"):
+    return {"architecture": architecture, "tunables": list(tunables), "launches": [{**LAUNCH, **(launch or {})}]}
+
+
+@pytest.fixture(scope="module")
+def compiler():
+    with Compiler() as started:
+        yield started
+
+
+def line_of(text, part):
+    return text[: text.index(part)].count("\n") + 1
+
+
+def refused(compiler, text, specification=None, seconds=60):
+    reply = compiler.compile(text, specification or told(), seconds)
+    assert reply["code"] == 1 and not reply["timed_out"], reply
+    return reply["log"]
+
+
+def test_a_module_has_the_cubin_and_what_its_launch_takes(compiler):
+    reply = compiler.compile(SOURCE, told())
+    (launch,) = reply["launches"]
+    assert (launch["kernel"], launch["threads"], launch["cluster"], launch["cooperative"]) == ("scale", 256, 1, False)
+    assert launch["parameters"][:4] == [8, 8, 4, 4]  # the absent tensor and the step of 1 are constants
+    assert all(size == 8 for size in launch["parameters"][4:]) and len(launch["parameters"]) <= 6
+    assert reply["images"][0].startswith(b"\x7fELF")
+
+
+def test_equal_launches_share_an_image_and_others_do_not(compiler):
+    specification = told()
+    wider = {**LAUNCH, "constexprs": {"BLOCK": 256, "NUM_WARPS": 8}}
+    specification["launches"] += [specification["launches"][0], wider]
+    reply = compiler.compile(SOURCE, specification)
+    assert [launch["image"] for launch in reply["launches"]] == [0, 0, 1]
+    assert len(reply["images"]) == 2
+
+
+def test_divisibility_decides_how_wide_memory_is_read(compiler):
+    wide = {"constexprs": {"BLOCK": 4096, "NUM_WARPS": 4}}
+    narrow = [{**argument, "divisible": False} if argument["type"] == "*fp16" else argument for argument in ARGUMENTS]
+    wide_image, narrow_image = (compiler.compile(SOURCE, told(launch))["images"][0] for launch in (wide, {**wide, "arguments": narrow}))
+    assert wide_image != narrow_image
+
+
+def test_a_descriptor_asks_for_memory_of_its_own(compiler):
+    body = "    fetched = tl.make_tensor_descriptor(x, [n], [1], [BLOCK])\n    tl.store(out + tl.arange(0, BLOCK), fetched.load([0]))\n"
+    text = SOURCE[: SOURCE.index("    places =")] + body
+    (launch,) = compiler.compile(text, told())["launches"]
+    assert launch["scratch"][0]["bytes"] >= 128 and launch["scratch"][0]["alignment"] >= 64
+
+
+def test_many_compile_side_by_side(compiler):
+    def one(block):
+        return compiler.compile(SOURCE, told({"constexprs": {"BLOCK": 2**block, "NUM_WARPS": 4}}))["code"]
+
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        assert list(pool.map(one, [*range(5, 13)] * 2)) == [0] * 16
+
+
+def inserted(before, line):
+    return SOURCE.replace(before, line + "\n" + before, 1)
+
+
+@pytest.mark.parametrize(
+    "text, part, message",
+    [
+        (SOURCE + "x = (\n", "x = (", "Python does not parse it"),
+        (SOURCE + "print('hello')\n", "print('hello')", "has no host code"),
+        (SOURCE + "for i in range(3):\n    pass\n", "for i in", "has no host code"),
+        (SOURCE + "def host():\n    return 1\n", "def host", "decorate it with @triton.jit"),
+        (inserted("@triton.jit\ndef scale", "@triton.autotune(configs=[], key=[])"), "@triton.autotune", "what can be tuned is in [tune]"),
+        (inserted("@triton.jit\ndef scale", "@triton.heuristics({})"), "@triton.heuristics", "what can be tuned is in [tune]"),
+        (inserted("import triton\n", "import os"), "import os", "imports os"),
+        (inserted("import triton\n", "from os import path"), "from os", "imports os"),
+        (inserted("import triton\n", "from . import neighbour"), "from . import", "imports a neighbour"),
+        (inserted("    values =", "    tl.core.builtins.open('/etc/passwd')"), "tl.core", ".builtins is host code"),
+        (inserted("    values =", "    triton.runtime.driver"), "triton.runtime", "is host code"),
+        (inserted("    values =", "    tl.load.__globals__"), "tl.load.__globals__", "is private"),
+        (inserted("    values =", "    getattr(tl, 'load')"), "getattr", "has no place in device code"),
+        (inserted("    values =", "    unknown = missing + 1"), "unknown = missing", "missing is not defined"),
+        (SOURCE.replace("values * 2", "values * absent"), "values * absent", "absent is not defined"),
+        (SOURCE.replace("BLOCK: tl.constexpr", "BLOCK: tl.constexpr, DEPTH: tl.constexpr"), "def scale", "constexpr DEPTH of scale is not in the plan"),
+        (SOURCE.replace("eps, BLOCK", "eps, more, BLOCK"), "def scale", "the plan gives scale 6 arguments, it takes 7"),
+        (SOURCE.replace("def scale", "def scaled"), 'kernel = "scale"', "the plan launches scale, which is no @triton.jit function"),
+    ],
+)
+def test_what_a_kernel_file_may_not_say_is_refused_with_its_line(compiler, text, part, message):
+    log = refused(compiler, text)
+    assert log.startswith(f"kernel.py:{line_of(text, part)}:") and message in log, log
+
+
+def test_a_tunable_that_turns_nothing_is_refused(compiler):
+    text = SOURCE.replace("[[launch]]", "DEPTH     = { values = [1, 2], default = 1 }\n[[launch]]")
+    log = refused(compiler, text, told(tunables=("BLOCK", "NUM_WARPS", "DEPTH")))
+    assert log.startswith(f"kernel.py:{line_of(text, 'DEPTH')}:") and "tunable DEPTH turns nothing" in log
+
+
+def test_a_number_of_warps_that_cannot_be_is_refused(compiler):
+    assert "NUM_WARPS is 3: it must be a power of 2" in refused(compiler, SOURCE, told({"constexprs": {"BLOCK": 128, "NUM_WARPS": 3}}))
+
+
+def test_an_error_in_a_called_function_names_its_caller_too(compiler):
+    text = SOURCE.replace("values * 2", "values * absent")
+    assert f"kernel.py:{line_of(text, 'doubled(values) *')}: called from here" in refused(compiler, text)
+
+
+def test_a_compile_without_end_is_stopped(compiler):
+    text = inserted("    values =", "    for _ in tl.static_range(10000000):\n        eps += 1.0")
+    reply = compiler.compile(text, told(), seconds=2)
+    assert reply["timed_out"] and reply["signal"] == 9
+    assert compiler.compile(SOURCE, told())["code"] == 0
+
+
+def test_a_compile_that_nobody_waits_for_is_stopped(compiler):
+    text = inserted("    values =", "    for _ in tl.static_range(10000000):\n        eps += 1.0")
+    connection, directory = compiler.connect(text, told(), seconds=600)
+    while not (directory / "log").exists():
+        time.sleep(0.01)
+    assert children_in(directory)
+    connection.close()
+    while children_in(directory):
+        time.sleep(0.01)
+
+
+def children_in(directory):
+    """Processes whose working directory it is."""
+    found = []
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if (process / "cwd").resolve() == directory.resolve():
+                found.append(process.name)
+        except OSError:
+            continue
+    return found
+
+
+def test_a_file_that_gets_past_the_reader_still_writes_nothing_elsewhere(tmp_path):
+    """The reader of kernel files is one wall; this takes it down and tries the other."""
+    escape = tmp_path / "escape.py"
+    escape.write_text(
+        "import os, pathlib, sys\n"
+        "from autokernel.triton_backend import confine\n"
+        "inside, outside = sys.argv[1:]\n"
+        "confine.close_files(inside, [])\n"
+        "pathlib.Path(inside, 'allowed').write_text('x')\n"
+        "for attempt in (lambda: pathlib.Path(outside, 'forbidden').write_text('x'), lambda: os.execv('/bin/true', ['true']), lambda: pathlib.Path(outside, 'secret').read_text()):\n"
+        "    try:\n"
+        "        attempt()\n"
+        "        print('not stopped')\n"
+        "    except PermissionError:\n"
+        "        print('stopped')\n"
+    )
+    if not _has_landlock():
+        pytest.skip("this kernel has no Landlock of version 2")
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    inside.mkdir()
+    outside.mkdir()
+    (outside / "secret").write_text("secret")
+    result = subprocess.run([sys.executable, escape, inside, outside], env={**os.environ, "PYTHONPATH": str(ROOT / "python")}, capture_output=True, text=True)
+    assert result.stdout.split("\n")[:3] == ["stopped"] * 3, result
+    assert (inside / "allowed").exists()
+
+
+def _has_landlock():
+    return ctypes.CDLL(None).syscall(444, None, 0, 1) >= 2
