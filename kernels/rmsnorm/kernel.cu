@@ -62,6 +62,26 @@ block   = ["THREADS"]
 args    = ["x", "weight", "out", "N", "x.stride(0)", "x.stride(1)", "weight.stride(0)", "out.stride(0)", "out.stride(1)", "eps"]
 overlap = true
 
+# Where a search begins.
+[[prior]]
+when = "N * sizeof(T) > 4096 && M * N * sizeof(T) > 50331648"
+set  = { SHORT = 1, VECTORS = 2, EARLY = 1 }
+[[prior]]
+when = "N * sizeof(T) > 4096 && M * N * sizeof(T) > 50331648"
+set  = { SHORT = 1, VECTORS = 8, REGISTERS = 96, HINT = 2, EARLY = 1 }
+[[prior]]
+when = "N * sizeof(T) > 4096 && N * sizeof(T) <= 16384"
+set  = { SHORT = 1, VECTORS = 4, STAGES = 2, BLOCKS = 6, REGISTERS = 80 }
+[[prior]]
+when = "N * sizeof(T) > 4096 && N * sizeof(T) <= 32768"
+set  = { SHORT = 1, VECTORS = 4, STAGES = 2, BLOCKS = 3, REGISTERS = 80 }
+[[prior]]
+when = "N * sizeof(T) > 512 && N * sizeof(T) <= 4096"
+set  = { SHORT = 1, VECTORS = 4, STAGES = 2, BLOCKS = 8, REGISTERS = 80 }
+[[prior]]
+when = "N * sizeof(T) > 512 && N * sizeof(T) <= 4096"
+set  = { SHORT = 1, VECTORS = 4, STAGES = 2, BLOCKS = 16, REGISTERS = 80 }
+
 [[recipe]]
 name = "few threads with much each"
 tier = 1

@@ -63,6 +63,23 @@ block   = ["32", "DEPTH"]
 args    = ["x", "out", "M", "N", "x.stride(0)", "x.stride(1)", "out.stride(0)", "out.stride(1)", "scale"]
 overlap = true
 
+# Where a search begins.
+[[prior]]
+when = "N * sizeof(T) > 32768"
+set  = { SHORT = 1, VECTORS = 8, THREADS = 1024, STAGES = 2, BLOCKS = 1, KEEP = 2 }
+[[prior]]
+when = "N * sizeof(T) > 32768"
+set  = { SHORT = 1, VECTORS = 16, CLUSTER = 2, KEEP = 2 }
+[[prior]]
+when = "N * sizeof(T) > 4096 && N * sizeof(T) <= 32768"
+set  = { SHORT = 1, VECTORS = 8, REGISTERS = 64, HINT = 2 }
+[[prior]]
+when = "N * sizeof(T) > 512 && N * sizeof(T) <= 4096"
+set  = { SHORT = 4, WARPS = 4, KEEP = 1 }
+[[prior]]
+when = "N * sizeof(T) <= 512"
+set  = { SHORT = 2, WARPS = 4, KEEP = 1 }
+
 [[recipe]]
 name = "few threads with much each"
 tier = 1
