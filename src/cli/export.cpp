@@ -50,6 +50,13 @@ Json compile_winner(Session& session, const kernel::Task& task, const kernel::Ke
   return compiled.module.string();
 }
 
+/// {scratch: its dtype}: a pointer of a Triton kernel has one.
+Json scratch_dtypes(const kernel::KernelFile& file, const kernel::Task& task) {
+  Json dtypes = Json::object();
+  for (const kernel::Scratch& each : file.scratch()) dtypes[each.name] = each.dtype == "T" ? std::string(name_of(task.dtype)) : each.dtype;
+  return dtypes;
+}
+
 Json describe(Session& session, const std::string& id) {
   const kernel::Task task = session.run().task(id);
   const store::TaskState& state = session.run().state(id);
@@ -69,8 +76,9 @@ Json describe(Session& session, const std::string& id) {
           {"point", file.defaults()},
           {"macros", kernel::macros(file, task, file.defaults())},
           {"plan", kernel::to_json(plan)},
+          {"scratch_dtypes", scratch_dtypes(file, task)},
           {"workers", workers == facts.end() ? 1 : workers->second},
-          {"module", compile_winner(session, task, file)},
+          {"module", file.backend() == kernel::Backend::triton ? Json() : compile_winner(session, task, file)},
           {"trial", store::to_json(*state.incumbent)},
           {"baseline", state.baseline ? store::to_json(id, *state.baseline) : Json()}};
 }

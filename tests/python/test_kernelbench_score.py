@@ -56,7 +56,7 @@ def test_the_table_is_the_one_computed_by_hand(rows):
     totals = score.summarise(rows)["all"]
     # Seven problems count: all but the degenerate one. By kb 1, 2, 3 and 8 are correct: 4x, 1x, 0.8x, 10x against eager; 2x, 0.5x, 0.4x, 10x against the best.
     upstream = totals["kb"]
-    assert (upstream["problems"], upstream["solved"], upstream["built"], upstream["correct"]) == (7, 6, 5, 4)
+    assert (upstream["problems"], upstream["judged"], upstream["built"], upstream["correct"]) == (7, 6, 5, 4)
     eager, best = upstream["against"]["eager"], upstream["against"]["best"]
     assert eager["fast_p"] == {"0": 4 / 7, "0.5": 4 / 7, "0.8": 3 / 7, "1": 2 / 7, "1.5": 2 / 7, "2": 2 / 7, "3": 2 / 7, "5": 1 / 7}
     assert best["fast_p"] == {"0": 4 / 7, "0.5": 2 / 7, "0.8": 2 / 7, "1": 2 / 7, "1.5": 2 / 7, "2": 1 / 7, "3": 1 / 7, "5": 1 / 7}
@@ -64,7 +64,7 @@ def test_the_table_is_the_one_computed_by_hand(rows):
     assert math.isclose(best["geometric_mean"], (2 * 0.5 * 0.4 * 10) ** 0.25)
     # By the strict verdict 8 is not correct.
     strictly = totals["strict"]
-    assert (strictly["solved"], strictly["built"], strictly["correct"]) == (6, 5, 3)
+    assert (strictly["judged"], strictly["built"], strictly["correct"]) == (6, 5, 3)
     assert strictly["against"]["eager"]["fast_p"]["1"] == 1 / 7 and strictly["against"]["best"]["fast_p"]["1.5"] == 1 / 7
 
 
@@ -72,7 +72,7 @@ def test_degenerate_problems_are_counted_apart(rows):
     totals = score.summarise(rows)
     assert totals["all"]["kb"]["degenerate"] == {"problems": 1, "correct": 1}
     assert totals["all"]["kb"]["with_degenerate"]["eager"]["5"] == 2 / 8
-    assert totals["families"]["loss"]["kb"]["problems"] == 1 and totals["families"]["loss"]["kb"]["solved"] == 0
+    assert totals["families"]["loss"]["kb"]["problems"] == 1 and totals["families"]["loss"]["kb"]["judged"] == 0
     assert totals["families"]["loss"]["kb"]["against"]["eager"]["geometric_mean"] is None
 
 

@@ -12,6 +12,7 @@ MAX_DYNAMIC_SHARED, NON_PORTABLE_CLUSTER = 8, 14  # CUfunction_attribute
 CLUSTER, COOPERATIVE, OVERLAP = 4, 2, 6  # CUlaunchAttributeID
 PORTABLE_CLUSTER_BLOCKS = 8
 DEFAULT_DYNAMIC_SHARED_BYTES = 48 << 10
+ALIGNED_BYTES = 16  # of addresses that a kernel may take to be aligned
 
 
 class Attribute(ctypes.Structure):
@@ -31,6 +32,10 @@ class CudaKernel(Kernel):
         self.cubin, self.architecture = cubin, architecture
         self.device, self.launches = None, {}
 
+    def __call__(self, *tensors):
+        with torch.cuda.device(tensors[0].device):  # launches go to the current context
+            return super().__call__(*tensors)
+
     def open(self, device):
         """Load the module where the tensors are."""
         if device == self.device:
@@ -40,11 +45,10 @@ class CudaKernel(Kernel):
             raise RuntimeError(f"this file has machine code for {self.architecture}, and the tensors are on a GPU of {found}")
         self.driver = ctypes.CDLL("libcuda.so.1")
         self.module = ctypes.c_void_p()
-        with torch.cuda.device(device):
-            torch.cuda.current_stream(device).synchronize()  # makes the context
-            image = zlib.decompress(base64.b64decode(self.cubin))
-            self.check(self.driver.cuModuleLoadData(ctypes.byref(self.module), image), "load the kernels")
-            self.launches = {(part, number): Launch(self, launch) for part in ("prepare", "launches") for number, launch in enumerate(self.plan[part])}
+        torch.cuda.current_stream(device).synchronize()  # makes the context
+        image = zlib.decompress(base64.b64decode(self.cubin))
+        self.check(self.driver.cuModuleLoadData(ctypes.byref(self.module), image), "load the kernels")
+        self.launches = {(part, number): Launch(self, launch) for part in ("prepare", "launches") for number, launch in enumerate(self.plan[part])}
         self.device, self.prepared_for = device, None
 
     def start(self, key, launch, memory):
@@ -71,7 +75,8 @@ class Launch:
         address = ctypes.addressof(self.values)
         self.pointers = (ctypes.c_void_p * len(self.values))(*(address + 8 * i for i in range(len(self.values))))
         named = [argument.get("tensor", argument.get("scratch")) for argument in launch["arguments"]]
-        self.addresses = [(i, name) for i, name in enumerate(named) if name is not None]
+        units = [ALIGNED_BYTES if argument.get("aligned") else 1 for argument in launch["arguments"]]
+        self.addresses = [(i, name, unit) for i, (name, unit) in enumerate(zip(named, units)) if name is not None]
         self.blocks = launch["grid"][0] * launch["grid"][1] * launch["grid"][2]
         self.allow(launch)
 
@@ -87,8 +92,10 @@ class Launch:
     def run(self, memory, device):
         if self.blocks == 0:
             return
-        for i, name in self.addresses:
+        for i, name, unit in self.addresses:
             self.values[i] = memory[name].data_ptr()
+            if self.values[i] % unit != 0:
+                raise ValueError(f"{name} does not lie at a multiple of {unit} bytes, which this file needs")
         self.config.queue = torch.cuda.current_stream(device).cuda_stream
         self.kernel.check(self.kernel.driver.cuLaunchKernelEx(ctypes.byref(self.config), self.function, self.pointers, None), f"launch {self.name}")
 
@@ -108,4 +115,4 @@ def bits_of(argument):
     """The bytes of a number, as the lowest of 64 bits; 0 for an address, which a call fills in."""
     if "float" in argument:
         return struct.unpack("<I", struct.pack("<f", argument["float"]))[0]
-    return argument.get("int", 0) & (2**64 - 1)
+    return argument.get("int", argument.get("int32", 0)) & (2**64 - 1)

@@ -34,19 +34,24 @@ class Kernel:
         """Scratch that was filled from the weights; filled again where other weights, or other values in them, are given."""
         if not self.plan["prepare"]:
             return {}
-        given = [(memory[name].data_ptr(), memory[name]._version) for name in self.weights]
-        if given != self.prepared_for:
+        given = [memory[name].detach() for name in self.weights]  # held, so that no others come to lie at their addresses
+        if not is_prepared(given, self.prepared_for):
             self.prepared = allocate(self.kept, device)
             for number, launch in enumerate(self.plan["prepare"]):
                 self.start(("prepare", number), launch, {**memory, **self.prepared})
             self.settle(device)
-            self.prepared_for = given
+            self.prepared_for = [(weight, weight._version) for weight in given]
         return self.prepared
 
     def settle(self, device):
         """Wait for the preparation: calls on other streams read what it left, and a launch may overlap the one before it."""
         if device.type == "cuda":
             torch.cuda.current_stream(device).synchronize()
+
+
+def is_prepared(weights, known):
+    """Whether these are the weights of the last preparation, not written since."""
+    return known is not None and len(weights) == len(known) and all(a.data_ptr() == b.data_ptr() and a._version == version for a, (b, version) in zip(weights, known))
 
 
 def check_layout(tensor, name, shape, strides, dtype):

@@ -20,6 +20,8 @@ from autokernel.errors import user_error
 from autokernel.kernelbench import setup
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
+_ARGUMENTS = {"tensor", "scratch", "null", "int", "int32", "float"}  # that the launchers pack
+_SCRATCH_ALIGNMENT = 256  # bytes, of memory from PyTorch
 _NOT_OURS = ("get_inputs", "get_init_inputs")
 _INDENT = " " * 8
 
@@ -55,7 +57,7 @@ class _Kernel:
         self.name = f"KERNEL_{number}"
         self.region, self.bundle = region, bundle
         self.call = dynamo.call_site(graph, region, bundle)
-        self.plan = runtime.plan(bundle.directory, self.call)
+        self.plan = _launchable(runtime.plan(bundle.directory, self.call))
         self.nodes = {graph.fx_nodes[name] for name in region["nodes"]}
         self.inputs = [graph.fx_nodes[region["inputs"][spec["name"]]] for spec in self.call["inputs"]]
         self.outputs = [graph.fx_nodes[region["outputs"][spec["name"]]] for spec in self.call["outputs"]]
@@ -89,6 +91,14 @@ class _Kernel:
     def _read(self, name):
         with open(os.path.join(self.bundle.directory, name), encoding="utf-8") as file:
             return file.read()
+
+
+def _launchable(plan):
+    """The plan, as far as a solution needs it. errors: it needs what the launchers cannot give."""
+    kinds = {kind for launch in (*plan["launches"], *plan["prepare"]) for argument in launch["arguments"] for kind in argument if kind != "aligned"}
+    if kinds - _ARGUMENTS or any(scratch.get("alignment", 1) > _SCRATCH_ALIGNMENT for scratch in plan["scratch"]):
+        raise user_error(f"Its kernel needs what a solution cannot hold yet: {', '.join(sorted(kinds - _ARGUMENTS)) or 'scratch of a larger alignment'}.")
+    return {name: plan[name] for name in ("launches", "prepare", "scratch", "macros")}
 
 
 def _layouts(specs):

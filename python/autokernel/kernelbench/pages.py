@@ -57,12 +57,12 @@ def _totals_rows(score, verdict, against):
     rows = []
     for name, total in named:
         numbers, speed = total[verdict], total[verdict]["against"][against]
-        rows.append([name, str(numbers["problems"]), str(numbers["solved"]), str(numbers["correct"]), *(f"{speed['fast_p'][str(p)]:.3f}" for p in THRESHOLDS),
+        rows.append([name, str(numbers["problems"]), str(numbers["judged"]), str(numbers["correct"]), *(f"{speed['fast_p'][str(p)]:.3f}" for p in THRESHOLDS),
                      _factor(speed["geometric_mean"]), _factor(speed["geometric_mean_of_faster"])])
     return rows
 
 
-_TOTALS_HEAD = ["", "problems", "solved", "correct", *(f"fast_{p}" for p in THRESHOLDS), "mean", "mean of faster"]
+_TOTALS_HEAD = ["", "problems", "judged", "correct", *(f"fast_{p}" for p in THRESHOLDS), "mean", "mean of faster"]
 
 
 def _totals_text(title, score, verdict, against):

@@ -90,7 +90,7 @@ def totals(rows, verdict):
     degenerate = [row for row in rows if row["degenerate"]]
     counted = [row for row in rows if not row["degenerate"]]
     return {
-        "problems": len(counted), "solved": sum(row[verdict] is not None for row in counted),
+        "problems": len(counted), "judged": sum(row[verdict] is not None for row in counted),
         "built": _count(counted, verdict, "built"), "correct": _count(counted, verdict, "correct"),
         "against": {against: _speed(counted, verdict, against) for against in AGAINST},
         "degenerate": {"problems": len(degenerate), "correct": _count(degenerate, verdict, "correct")},

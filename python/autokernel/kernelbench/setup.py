@@ -135,7 +135,8 @@ def _notes(inputs, outputs, nodes):
     notes = []
     integers = [i for i, value in enumerate(inputs) if isinstance(value, torch.Tensor) and not value.is_floating_point()]
     if integers:
-        notes.append(_note("integer_inputs", f"input {integers[0]} is of integers, which the benchmark's evaluation casts to floats"))
+        dtype = graph_json.dtype_name(inputs[integers[0]].dtype)
+        notes.append(_note("integer_inputs", f"input {integers[0]} is of {dtype}, which the benchmark's evaluation casts to floats"))
     if len(outputs) != 1:
         notes.append(_note("several_outputs", f"it has {len(outputs)} outputs; the benchmark compares one tensor"))
     if any("float" not in output["dtype"] for output in outputs):
