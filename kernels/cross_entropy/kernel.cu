@@ -3,18 +3,33 @@ family  = "cross_entropy"
 backend = "cuda"
 
 [tune]
-VECTORS = { values = [1, 2, 4, 8],              default = 4,   tier = 1 }   # vectors of 16 bytes that a thread reads at a time
-THREADS = { values = [32, 64, 128, 256, 512, 1024], default = 256, tier = 1 }   # of a block, which has rows or a part of one
-ROWS    = { values = [1, 2, 4, 8],              default = 1,   tier = 1 }   # of a block, one after the other
-AHEAD   = { values = [0, 1],                    default = 1,   tier = 2 }   # read the next vectors before the exponentials of the last ones
-SHORT   = { values = [1, 2, 4, 8],              default = 4,   tier = 1 }   # vectors of a thread where a warp holds rows whole
-WARPS   = { values = [1, 2, 4, 8],              default = 4,   tier = 1 }   # of a block there
-BLOCKS  = { values = [2, 4, 8],                 default = 4,   tier = 4 }   # of a multiprocessor, where they share few rows
-require = ["VECTORS * THREADS * (1 + AHEAD) <= 8192"]                       # the registers of a multiprocessor
+VECTORS = { values = [1, 2, 4, 8],                  default = 8,   tier = 1 }   # vectors of 16 bytes that a thread reads at a time
+THREADS = { values = [32, 64, 128, 256, 512, 1024], default = 128, tier = 1 }   # of a block, which has a row or a part of one
+AHEAD   = { values = [0, 1],                        default = 0,   tier = 2 }   # read the next vectors before the last ones' exponentials
+SHORT   = { values = [1, 2, 4, 8],                  default = 4,   tier = 1 }   # vectors of a thread where a warp holds rows whole
+WARPS   = { values = [1, 2, 4, 8],                  default = 4,   tier = 1 }   # of a block there
+BLOCKS  = { values = [2, 4, 8],                     default = 4,   tier = 4 }   # of a multiprocessor, where they share few rows
+LAST    = { values = [0, 4, 8, 16],                 default = 0,   tier = 6 }   # rows a multiprocessor in a launch whose last block adds up
+require = ["VECTORS * THREADS * (1 + AHEAD) <= 8192"]                           # the registers of a multiprocessor
+
+[[prior]]
+when = "V * sizeof(T) >= 131072"
+set = { VECTORS = 8, THREADS = 512, AHEAD = 0 }
+[[prior]]
+when = "V * sizeof(T) % 16 != 0"
+set = { VECTORS = 8, THREADS = 32, AHEAD = 1 }
+[[prior]]
+set = { VECTORS = 4, THREADS = 256, AHEAD = 0 }
+[[prior]]
+when = "REDUCED && M > 16 * sm_count"
+set = { LAST = 8 }
 
 [scratch.sums]                                # the loss of each row, when they are reduced
 dtype = "float32"
 shape = ["REDUCED ? M : 1"]
+[scratch.ticket]                              # how many blocks of the last rows have ended
+dtype = "int32"
+shape = ["1"]
 [scratch.parts]                               # what the blocks that share a row found, 16 bytes each
 dtype = "float32"
 shape = ["M < sm_count ? 4 * (M + BLOCKS * sm_count) : 1"]
@@ -53,7 +68,8 @@ grid   = ["M"]
 block  = ["32"]
 overlap = true
 args   = ["logits", "targets", "weight", "parts", "losses", "sums", "V", "logits.stride(0)", "targets.stride(0)", "weight.stride(0)",
-          "losses.stride(0)", "ignore_index", "smoothing", "min(cdiv(V * sizeof(T), 16 * VECTORS * THREADS), cdiv(BLOCKS * sm_count, max(1, M)))"]
+          "losses.stride(0)", "ignore_index", "smoothing",
+          "min(cdiv(V * sizeof(T), 16 * VECTORS * THREADS), cdiv(BLOCKS * sm_count, max(1, M)))"]
 [[variant.launch]]
 kernel = "cross_entropy_total"
 grid   = ["1"]
@@ -63,13 +79,30 @@ overlap = true
 args   = ["sums", "targets", "weight", "loss", "M", "V", "targets.stride(0)", "weight.stride(0)", "ignore_index"]
 
 [[variant]]
+when = "logits.stride(1) == 1 && REDUCED && LAST && M > LAST * sm_count"
+[[variant.launch]]
+kernel = "cross_entropy_rows"
+grid   = ["M - LAST * sm_count"]
+block  = ["min(THREADS, align(cdiv(V * sizeof(T), 16 * VECTORS), 32))"]
+overlap = true
+args   = ["logits", "targets", "weight", "losses", "sums", "ticket", "V", "logits.stride(0)", "targets.stride(0)", "weight.stride(0)",
+          "losses.stride(0)", "ignore_index", "smoothing"]
+[[variant.launch]]
+kernel = "cross_entropy_last_rows"
+grid   = ["LAST * sm_count"]
+block  = ["min(THREADS, align(cdiv(V * sizeof(T), 16 * VECTORS), 32))"]
+overlap = true
+args   = ["logits", "targets", "weight", "sums", "ticket", "loss", "M", "V", "logits.stride(0)", "targets.stride(0)", "weight.stride(0)",
+          "ignore_index", "smoothing"]
+
+[[variant]]
 when = "logits.stride(1) == 1"
 [[variant.launch]]
 kernel = "cross_entropy_rows"
-grid   = ["cdiv(M, ROWS)"]
+grid   = ["M"]
 block  = ["min(THREADS, align(cdiv(V * sizeof(T), 16 * VECTORS), 32))"]
 overlap = true
-args   = ["logits", "targets", "weight", "losses", "sums", "M", "V", "logits.stride(0)", "targets.stride(0)", "weight.stride(0)",
+args   = ["logits", "targets", "weight", "losses", "sums", "ticket", "V", "logits.stride(0)", "targets.stride(0)", "weight.stride(0)",
           "losses.stride(0)", "ignore_index", "smoothing"]
 [[variant.launch]]
 kernel = "cross_entropy_total"
@@ -224,6 +257,51 @@ struct Logits {
   }
 };
 
+/// The loss of a row whose logits lie side by side, for the first thread of the block.
+__device__ __forceinline__ float read_row(const T* __restrict__ x, int64_t target, const Weights& weights, int64_t V, int64_t ignore_index,
+                                          float smoothing) {
+  __shared__ Row room[32];
+  Logits logits(x, V, 0, 1);  // under way before the target is known: most rows are read
+  if (!is_read(target, V, ignore_index)) return unread_loss(target, ignore_index);
+  const float at_target = ak::to_float(x[target]), centre = centre_of(x), of_target = weights.at(target);
+  const Row found = ak::block_reduce<Join>(logits.read(centre, weights), no_logits(), room);
+  return loss_of(found, at_target, centre, of_target, V, smoothing);
+}
+
+/// The sum of the weights of the targets that count, where the mean needs it.
+__device__ __forceinline__ double weight_of_targets(const int64_t* __restrict__ targets, const Weights& weights, int64_t M, int64_t V,
+                                                    int64_t target_step, int64_t ignore_index) {
+  __shared__ double room[32];
+  double counted = 0.0;
+  if (!MEAN) return counted;
+#pragma unroll 8
+  for (int64_t row = threadIdx.x; row < M; row += blockDim.x) {
+    const int64_t target = targets[row * target_step];
+    if (is_read(target, V, ignore_index)) counted += static_cast<double>(weights.at(target));
+  }
+  return ak::block_reduce<ak::Sum>(counted, 0.0, room);
+}
+
+/// The sum of the losses, or their mean over `counted` (NaN where that is 0). Other blocks wrote them.
+__device__ __forceinline__ void write_total(const float* sums, double counted, int64_t M, T* loss) {
+  __shared__ double room[32];
+  constexpr int unroll = 16;
+  double total = 0.0;
+  for (int64_t begin = threadIdx.x; begin < M; begin += unroll * blockDim.x) {
+    float losses[unroll];
+#pragma unroll
+    for (int u = 0; u < unroll; ++u) {
+      const int64_t row = begin + u * blockDim.x;
+      losses[u] = row < M ? __ldcg(sums + row) : 0.0f;
+    }
+#pragma unroll
+    for (int u = 0; u < unroll; ++u) total += static_cast<double>(losses[u]);
+  }
+  total = ak::block_reduce<ak::Sum>(total, 0.0, room);
+  if (MEAN) total /= counted;
+  if (threadIdx.x == 0) *loss = ak::from_float<T>(static_cast<float>(total));
+}
+
 }  // namespace
 
 /// `group` lanes hold a row.
@@ -254,36 +332,38 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     cross_entropy_rows(const T* __restrict__ logits, const int64_t* __restrict__ targets, const T* __restrict__ weight,
-                       T* __restrict__ losses, float* __restrict__ sums, int64_t M, int64_t V, int64_t row_step, int64_t target_step,
-                       int64_t weight_step, int64_t loss_step, int64_t ignore_index, float smoothing) {
-  __shared__ Row room[2][32];
+                       T* __restrict__ losses, float* __restrict__ sums, int* __restrict__ ticket, int64_t V, int64_t row_step,
+                       int64_t target_step, int64_t weight_step, int64_t loss_step, int64_t ignore_index, float smoothing) {
   ak::wait_for_previous_launch();
   ak::let_next_launch_begin();
+  const int64_t row = blockIdx.x;
+  const float loss = read_row(logits + row * row_step, targets[row * target_step], {weight, weight_step}, V, ignore_index, smoothing);
+  if (threadIdx.x > 0) return;
+  write_loss(loss, row, losses, sums, loss_step);
+  if (LAST && row == 0) *ticket = 0;
+}
+
+/// The last rows of M. The block that ends last adds up the losses of all, in order.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    cross_entropy_last_rows(const T* __restrict__ logits, const int64_t* __restrict__ targets, const T* __restrict__ weight, float* sums,
+                            int* ticket, T* __restrict__ loss, int64_t M, int64_t V, int64_t row_step, int64_t target_step,
+                            int64_t weight_step, int64_t ignore_index, float smoothing) {
+  __shared__ bool is_last;
+  ak::let_next_launch_begin();  // the launch before has waited for the one before it: the inputs are there
   const Weights weights{weight, weight_step};
-  const int64_t begin = int64_t{blockIdx.x} * ROWS, end = min(begin + ROWS, M);
-  int64_t target = targets[begin * target_step];
-  Logits next(logits + begin * row_step, V, 0, 1);  // under way before the target is known: most rows are read
-#pragma unroll 1
-  for (int64_t row = begin; row < end; ++row) {
-    const T* const x = logits + row * row_step;
-    const int64_t here = target;
-    const bool reads = is_read(here, V, ignore_index);
-    Row found = no_logits();
-    float at_target = 0.0f, centre = 0.0f;
-    if (reads) {
-      at_target = ak::to_float(x[here]);
-      centre = centre_of(x);
-      found = next.read(centre, weights);
-    }
-    if (ROWS > 1 && row + 1 < end) {
-      target = targets[(row + 1) * target_step];
-      next = Logits(x + row_step, V, 0, 1);
-    }
-    if (reads) found = ak::block_reduce<Join>(found, no_logits(), room[(row - begin) % 2]);
-    if (threadIdx.x > 0) continue;
-    const float loss = reads ? loss_of(found, at_target, centre, weights.at(here), V, smoothing) : unread_loss(here, ignore_index);
-    write_loss(loss, row, losses, sums, loss_step);
+  const int64_t row = M - gridDim.x + blockIdx.x;
+  const float own = read_row(logits + row * row_step, targets[row * target_step], weights, V, ignore_index, smoothing);
+  ak::wait_for_previous_launch();
+  if (threadIdx.x == 0) {
+    sums[row] = own;
+    __threadfence();
+    is_last = atomicAdd(ticket, 1) == gridDim.x - 1;
   }
+  __syncthreads();
+  if (!is_last) return;
+  __threadfence();
+  const double counted = weight_of_targets(targets, weights, M, V, target_step, ignore_index);
+  write_total(sums, counted, M, loss);
 }
 
 /// Part p of row r goes to parts[r * parts_of_row + p].
@@ -353,36 +433,13 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   if (threadIdx.x == 0) write_loss(loss_of(found, at_target, centre, of_target, V, smoothing), blockIdx.x, losses, sums, loss_step);
 }
 
-/// The sum of the losses, or their mean over the weights of the targets that count (NaN where none does). A small block: it waits where the
-/// blocks before it leave room.
+/// A small block: it waits where the blocks before it leave room.
 extern "C" __global__ void __launch_bounds__(1024)
     cross_entropy_total(const float* sums, const int64_t* __restrict__ targets, const T* __restrict__ weight, T* __restrict__ loss,
                         int64_t M, int64_t V, int64_t target_step, int64_t weight_step, int64_t ignore_index) {
-  __shared__ double room[64];
   ak::let_next_launch_begin();
-  const Weights weights{weight, weight_step};
-  const int thread = threadIdx.x, threads = blockDim.x;
-  double total = 0.0, counted = 0.0;
-#pragma unroll 8
-  for (int64_t row = thread; MEAN && row < M; row += threads) {  // before the wait: the launch before has waited for who wrote these
-    const int64_t target = targets[row * target_step];
-    if (is_read(target, V, ignore_index)) counted += static_cast<double>(weights.at(target));
-  }
-  if (MEAN) counted = ak::block_reduce<ak::Sum>(counted, 0.0, room + 32);
+  // The launch before has waited for who wrote the targets.
+  const double counted = weight_of_targets(targets, {weight, weight_step}, M, V, target_step, ignore_index);
   ak::wait_for_previous_launch();
-  uint4 v[4];
-  const ak::Stream<float> losses(sums, M);
-  if (M > 0) losses.load(v, 0, thread, threads, 0.0f);
-  losses.each<false>(v, 0, 4 * threads, thread, threads, 0.0f, [&](const uint4(&v)[4], int64_t) {
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      float values[4];
-      ak::unpack<float>(v[k], values);
-      total += (static_cast<double>(values[0]) + static_cast<double>(values[1])) +
-               (static_cast<double>(values[2]) + static_cast<double>(values[3]));
-    }
-  });
-  total = ak::block_reduce<ak::Sum>(total, 0.0, room);
-  if (MEAN) total /= counted;
-  if (thread == 0) *loss = ak::from_float<T>(static_cast<float>(total));
+  write_total(sums, counted, M, loss);
 }

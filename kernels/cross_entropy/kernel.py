@@ -17,14 +17,14 @@ shape = ["REDUCED ? M : 1"]
 kernel     = "cross_entropy_rows"
 constexprs = { STEP = "min(BLOCK, pow2ceil(V))", ROWS = "max(1, min(pow2ceil(max(1, M)), TILE / min(TILE, pow2ceil(V))))" }
 grid       = ["cdiv(M, ROWS)"]
-args       = ["logits", "targets", "losses", "sums", "M", "V", "logits.stride(0)", "logits.stride(1)", "targets.stride(0)", "losses.stride(0)",
-              "ignore_index", "smoothing"]
+args       = ["logits", "targets", "weight", "losses", "sums", "M", "V", "logits.stride(0)", "logits.stride(1)", "targets.stride(0)",
+              "weight.stride(0)", "losses.stride(0)", "ignore_index", "smoothing"]
 [[launch]]
 kernel     = "cross_entropy_total"
 constexprs = { NUM_WARPS = "8" }
 grid       = ["1"]
 when       = "REDUCED"
-args       = ["sums", "targets", "loss", "M", "targets.stride(0)", "ignore_index"]
+args       = ["sums", "targets", "weight", "loss", "M", "V", "targets.stride(0)", "weight.stride(0)", "ignore_index"]
 
 [[recipe]]
 name = "one pass"
@@ -50,8 +50,8 @@ def exponential(x, EXACT: tl.constexpr):
 
 
 @triton.jit
-def cross_entropy_rows(logits, targets, losses, sums, M, V, row_step, column_step, target_step, loss_step, ignore_index, smoothing,
-                       REDUCED: tl.constexpr, PER_ROW: tl.constexpr, SMOOTHED: tl.constexpr, ROWS: tl.constexpr, STEP: tl.constexpr,
+def cross_entropy_rows(logits, targets, weight, losses, sums, M, V, row_step, column_step, target_step, weight_step, loss_step, ignore_index,
+                       smoothing, REDUCED: tl.constexpr, PER_ROW: tl.constexpr, SMOOTHED: tl.constexpr, WEIGHTED: tl.constexpr, ROWS: tl.constexpr, STEP: tl.constexpr,
                        EVICT: tl.constexpr, NUM_STAGES: tl.constexpr):
     """ROWS rows, each read once in steps: the maximum is carried along, and the sum rescaled to it."""
     EXACT: tl.constexpr = logits.dtype.element_ty == tl.float32
@@ -67,6 +67,7 @@ def cross_entropy_rows(logits, targets, losses, sums, M, V, row_step, column_ste
     top = tl.full((ROWS,), float("-inf"), tl.float32)
     total = tl.zeros((ROWS, STEP), tl.float32)
     from_first = tl.zeros((ROWS, STEP), tl.float32)
+    weights = tl.zeros((ROWS, STEP), tl.float32)
     for begin in tl.range(0, V, STEP, num_stages=NUM_STAGES):
         columns = (begin + tl.arange(0, STEP).to(tl.int64))[None, :]
         there = exists[:, None] & (columns < V)
@@ -77,11 +78,22 @@ def cross_entropy_rows(logits, targets, losses, sums, M, V, row_step, column_ste
         total = total * exponential(top - centre, EXACT)[:, None] + exponential(values - centre[:, None], EXACT)
         top = higher
         if SMOOTHED:
-            from_first += tl.where(there, raw - first[:, None], 0.0)
+            difference = tl.where(there, raw - first[:, None], 0.0)
+            if WEIGHTED:
+                share = tl.load(weight + columns * weight_step, mask=columns < V, other=0.0).to(tl.float32)
+                weights += share
+                from_first += tl.where(share == 0.0, 0.0, share * difference)
+            else:
+                from_first += difference
     spread = tl.log(tl.sum(total, 1))
     loss = spread + (top - wanted)
+    if WEIGHTED:
+        loss *= tl.load(weight + tl.where(known, target, 0) * weight_step, mask=exists & known, other=0.0).to(tl.float32)
     if SMOOTHED:
-        mean = spread + ((top - first) - tl.sum(from_first, 1) / V)  # of the losses of all classes
+        if WEIGHTED:  # of the losses of all classes
+            mean = ((spread + (top - first)) * tl.sum(weights, 1) - tl.sum(from_first, 1)) / V
+        else:
+            mean = spread + ((top - first) - tl.sum(from_first, 1) / V)
         loss = (1.0 - smoothing) * loss + smoothing * mean
     loss = tl.where(target != ignore_index, loss, 0.0)
     if PER_ROW:
@@ -91,15 +103,21 @@ def cross_entropy_rows(logits, targets, losses, sums, M, V, row_step, column_ste
 
 
 @triton.jit
-def cross_entropy_total(sums, targets, loss, M, target_step, ignore_index, MEAN: tl.constexpr):
+def cross_entropy_total(sums, targets, weight, loss, M, V, target_step, weight_step, ignore_index, MEAN: tl.constexpr, WEIGHTED: tl.constexpr):
     """The sum or mean over the rows that count, in one order."""
     STEP: tl.constexpr = 2048
     total = tl.zeros((STEP,), tl.float32)
-    count = tl.zeros((STEP,), tl.int32)
+    count = tl.zeros((STEP,), tl.float32)
     for begin in tl.range(0, M, STEP):
         rows = begin + tl.arange(0, STEP).to(tl.int64)
         total += tl.load(sums + rows, mask=rows < M, other=0.0)
-        count += (tl.load(targets + rows * target_step, mask=rows < M, other=ignore_index) != ignore_index).to(tl.int32)
+        target = tl.load(targets + rows * target_step, mask=rows < M, other=ignore_index)
+        counts = target != ignore_index
+        if WEIGHTED:
+            known = counts & (target >= 0) & (target < V)
+            count += tl.load(weight + tl.where(known, target, 0) * weight_step, mask=known, other=0.0).to(tl.float32)
+        else:
+            count += counts.to(tl.float32)
     result = tl.sum(total, 0)
     if MEAN:
         result = result / tl.sum(count, 0)

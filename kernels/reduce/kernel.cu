@@ -3,21 +3,46 @@ family  = "reduce"
 backend = "cuda"
 
 [tune]
-VECTORS = { values = [1, 2, 4, 8],                 default = 4,     tier = 1 }   # vectors of 16 bytes that a thread reads at a time
-THREADS = { values = [32, 64, 128, 256, 512, 1024], default = 256,  tier = 1 }   # of a block, which has a row or a part of one
-AHEAD   = { values = [0, 1],                       default = 1,     tier = 2 }   # read the next vectors before the last ones are added
-SHORT   = { values = [1, 2, 4, 8],                 default = 4,     tier = 1 }   # vectors of a thread where a warp holds rows whole
-WARPS   = { values = [1, 2, 4, 8],                 default = 4,     tier = 1 }   # of a block there
-BLOCKS  = { values = [1, 2, 3, 4, 6, 8, 12, 16],   default = 4,     tier = 4 }   # of a multiprocessor, where they share few rows
-DEPTH   = { values = [64, 128, 256, 512, 1024],    default = 256,   tier = 4 }   # the same for columns side by side
-SHARERS = { values = [4, 8, 16],                   default = 8,     tier = 1 }   # warps that share the same columns
-UNROLL  = { values = [1, 2, 4, 8],                 default = 4,     tier = 3 }   # rows of them in flight
-require = ["VECTORS * THREADS <= 8192",                                          # the registers of a multiprocessor
-           "SHARERS <= 8 || OP != 4 && OP != 5"]                                 # its shared memory, with a place beside each value
+VECTORS = { values = [1, 2, 4, 8],                  default = 4,   tier = 1 }   # vectors of 16 bytes that a thread reads at a time
+THREADS = { values = [32, 64, 128, 256, 512, 1024], default = 256, tier = 1 }   # of a block, which has a row or a part of one
+AHEAD   = { values = [0, 1],                        default = 1,   tier = 2 }   # read the next vectors before the last ones are added
+SHORT   = { values = [1, 2, 4, 8],                  default = 4,   tier = 1 }   # vectors of a thread where a warp holds rows whole
+WARPS   = { values = [1, 2, 4, 8],                  default = 4,   tier = 1 }   # of a block there
+BLOCKS  = { values = [1, 2, 3, 4, 6, 8, 12, 16],    default = 8,   tier = 4 }   # of a multiprocessor, where they share few rows
+FINISH  = { values = [0, 1, 2],                     default = 0,   tier = 6 }   # there: 0 a launch, 1 the last block, 2 of the last half
+DEPTH   = { values = [64, 128, 256, 512, 1024],     default = 256, tier = 4 }   # rows above which columns side by side are split
+SHARERS = { values = [4, 8, 16],                    default = 8,   tier = 1 }   # warps that share the same columns
+UNROLL  = { values = [1, 2, 4, 8],                  default = 4,   tier = 3 }   # rows of them in flight
+require = ["VECTORS * THREADS <= 8192",                                         # the registers of a multiprocessor
+           "SHARERS <= 8 || OP != 4 && OP != 5"]                                # its shared memory, with a place beside each value
+
+[[prior]]
+when = "INNER == 1 && OUTER < 2 * sm_count"
+set = { VECTORS = 4, THREADS = 256, AHEAD = 0, FINISH = 2 }
+[[prior]]
+when = "INNER == 1 && OUTER < 2 * sm_count"
+set = { VECTORS = 8, THREADS = 256, AHEAD = 0, BLOCKS = 4, FINISH = 1 }
+[[prior]]
+when = "INNER == 1 && N * sizeof(T) % 16 != 0"
+set = { VECTORS = 8, THREADS = 32, AHEAD = 0 }
+[[prior]]
+when = "INNER == 1 && N * sizeof(T) <= 8192"
+set = { VECTORS = 2, THREADS = 256, AHEAD = 1 }
+[[prior]]
+when = "INNER == 1 && N * sizeof(T) >= 65536"
+set = { VECTORS = 4, THREADS = 1024, AHEAD = 0 }
 
 [scratch.parts]                               # results of the parts of a split reduction, each of 8 bytes or of 16 with its place
 dtype = "int64"
-shape = ["(INNER == 1 ? OUTER + BLOCKS * sm_count : cdiv(N, DEPTH) * OUTER * INNER) * (OP == 4 || OP == 5 ? 2 : 1)"]
+shape = ["(INNER == 1 ? 2 * OUTER + BLOCKS * sm_count : cdiv(N, DEPTH) * OUTER * INNER) * (OP == 4 || OP == 5 ? 2 : 1)"]
+
+[scratch.tickets]                             # how many blocks of a shared row have ended
+dtype = "int32"
+shape = ["FINISH == 2 ? OUTER : 0"]
+[scratch.zeros]                               # the same, where there is no launch before that sets them to 0
+dtype = "int32"
+shape = ["FINISH == 1 && INNER == 1 && OUTER < 2 * sm_count ? OUTER : 0"]
+zeroed = true
 
 # Along short rows: a warp holds one or several.
 [[variant]]
@@ -42,21 +67,52 @@ args   = ["x", "out", "index", "N", "x.stride(0)", "out.stride(0) + index.stride
 
 # Along few long rows: blocks share one, each with every so manieth piece.
 [[variant]]
-when = "INNER == 1 && x.stride(1) == 1"
+when = "INNER == 1 && x.stride(1) == 1 && FINISH == 0"
 [[variant.launch]]
 kernel = "reduce_row_parts"
-grid   = ["min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), cdiv(BLOCKS * sm_count, max(1, OUTER))) * OUTER"]
+grid   = ["min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), max(2, cdiv(BLOCKS * sm_count, max(1, OUTER)))) * OUTER"]
 block  = ["THREADS"]
 overlap = true
-args   = ["x", "parts", "N", "x.stride(0)",
-          "min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), cdiv(BLOCKS * sm_count, max(1, OUTER)))"]
+args   = ["x", "parts", "tickets", "N", "x.stride(0)",
+          "min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), max(2, cdiv(BLOCKS * sm_count, max(1, OUTER))))",
+          "min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), max(2, cdiv(BLOCKS * sm_count, max(1, OUTER))))"]
 [[variant.launch]]
 kernel = "reduce_parts_of_rows"
 grid   = ["OUTER"]
 block  = ["128"]
 overlap = true
-args   = ["parts", "out", "index", "min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), cdiv(BLOCKS * sm_count, max(1, OUTER)))",
+args   = ["parts", "out", "index",
+          "min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), max(2, cdiv(BLOCKS * sm_count, max(1, OUTER))))",
           "N", "out.stride(0) + index.stride(0)"]
+[[variant]]
+when = "INNER == 1 && x.stride(1) == 1 && FINISH == 1"
+[[variant.launch]]
+kernel = "reduce_last_parts"
+grid   = ["min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), max(2, cdiv(BLOCKS * sm_count, max(1, OUTER)))) * OUTER"]
+block  = ["THREADS"]
+overlap = true
+args   = ["x", "parts", "zeros", "out", "index", "N", "x.stride(0)", "0",
+          "min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), max(2, cdiv(BLOCKS * sm_count, max(1, OUTER))))",
+          "out.stride(0) + index.stride(0)"]
+[[variant]]
+when = "INNER == 1 && x.stride(1) == 1"
+[[variant.launch]]
+kernel = "reduce_row_parts"
+grid   = ["min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), max(2, cdiv(BLOCKS * sm_count, max(1, OUTER)))) / 2 * OUTER"]
+block  = ["THREADS"]
+overlap = true
+args   = ["x", "parts", "tickets", "N", "x.stride(0)",
+          "min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), max(2, cdiv(BLOCKS * sm_count, max(1, OUTER)))) / 2",
+          "min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), max(2, cdiv(BLOCKS * sm_count, max(1, OUTER))))"]
+[[variant.launch]]
+kernel = "reduce_last_parts"
+grid   = ["(min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), max(2, cdiv(BLOCKS * sm_count, max(1, OUTER)))) + 1) / 2 * OUTER"]
+block  = ["THREADS"]
+overlap = true
+args   = ["x", "parts", "tickets", "out", "index", "N", "x.stride(0)",
+          "min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), max(2, cdiv(BLOCKS * sm_count, max(1, OUTER)))) / 2",
+          "min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), max(2, cdiv(BLOCKS * sm_count, max(1, OUTER))))",
+          "out.stride(0) + index.stride(0)"]
 
 # Across rows that lie one after the other.
 [[variant]]
@@ -259,6 +315,15 @@ __device__ __forceinline__ void take(Found& total, const uint4 (&v)[K], int64_t 
   if (beats(extreme, total.value) || total.place == nowhere) total = {extreme, place_of(extreme, v, begin, step, count)};
 }
 
+/// What another block wrote: not from this multiprocessor's own cache.
+__device__ __forceinline__ Total load_past_l1(const Total* p) {
+  Total total;
+#pragma unroll
+  for (int i = 0; i < int{sizeof(Total) / 4}; ++i)
+    reinterpret_cast<uint32_t*>(&total)[i] = __ldcg(reinterpret_cast<const uint32_t*>(p) + i);
+  return total;
+}
+
 /// A result of N elements.
 __device__ __forceinline__ void write(double total, int64_t N, T* out, int64_t*, int64_t at) {
   out[at] = ak::from_float<T>(static_cast<float>(is_mean ? total / static_cast<double>(N) : is_norm ? sqrt(total) : total));
@@ -354,13 +419,44 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   if (threadIdx.x == 0) write(total, N, out, index, blockIdx.x * out_step);
 }
 
-/// Part p of row r goes to parts[r * parts_of_row + p].
+/// Parts [0, here) of each row; part p of row r goes to parts[r * parts_of_row + p]. The tickets are for the launch that has the others.
 extern "C" __global__ void __launch_bounds__(THREADS)
-    reduce_row_parts(const T* __restrict__ x, Total* __restrict__ parts, int64_t N, int64_t x_row, int64_t parts_of_row) {
+    reduce_row_parts(const T* __restrict__ x, Total* __restrict__ parts, int* __restrict__ tickets, int64_t N, int64_t x_row, int64_t here,
+                     int64_t parts_of_row) {
   ak::wait_for_previous_launch();
   ak::let_next_launch_begin();
-  const Total total = reduce_packed(x + blockIdx.x / parts_of_row * x_row, N, blockIdx.x % parts_of_row, parts_of_row);
-  if (threadIdx.x == 0) parts[blockIdx.x] = total;
+  const int64_t row = blockIdx.x / here, part = blockIdx.x % here;
+  const Total total = reduce_packed(x + row * x_row, N, part, parts_of_row);
+  if (threadIdx.x > 0) return;
+  parts[row * parts_of_row + part] = total;
+  if (FINISH == 2 && part == 0) tickets[row] = 0;
+}
+
+/// Parts [first, parts_of_row) of each row. The block that ends last joins them and those of the launch before, in order.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    reduce_last_parts(const T* __restrict__ x, Total* parts, int* tickets, T* __restrict__ out, int64_t* __restrict__ index, int64_t N,
+                      int64_t x_row, int64_t first, int64_t parts_of_row, int64_t out_step) {
+  __shared__ bool is_last;
+  __shared__ Total room[32];
+  if (FINISH == 1) ak::wait_for_previous_launch();  // else the launch before has waited, and x is there
+  ak::let_next_launch_begin();
+  const int64_t here = parts_of_row - first, row = blockIdx.x / here, part = first + blockIdx.x % here;
+  Total total = reduce_packed(x + row * x_row, N, part, parts_of_row);
+  if (FINISH == 2) ak::wait_for_previous_launch();
+  parts += row * parts_of_row;
+  if (threadIdx.x == 0) {
+    parts[part] = total;
+    __threadfence();
+    is_last = atomicAdd(tickets + row, 1) == here - 1;
+  }
+  __syncthreads();
+  if (!is_last) return;
+  __threadfence();
+  total = nothing();
+#pragma unroll 4
+  for (int64_t each = threadIdx.x; each < parts_of_row; each += THREADS) total = Join::join(total, load_past_l1(parts + each));
+  total = ak::block_reduce<Join>(total, nothing(), room);
+  if (threadIdx.x == 0) write(total, N, out, index, row * out_step);
 }
 
 /// A small block: it waits where the blocks before it leave room.

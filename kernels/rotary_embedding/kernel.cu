@@ -3,10 +3,17 @@ family  = "rotary_embedding"
 backend = "cuda"
 
 [tune]
-HEADS   = { values = [1, 2, 4, 8],          default = 2,   tier = 1 }   # heads whose vectors a thread has in flight
+HEADS   = { values = [1, 2, 4, 8],          default = 4,   tier = 1 }   # heads whose vectors a thread has in flight
 ROUNDS  = { values = [1, 2, 4, 8],          default = 1,   tier = 1 }   # times that a thread does so with the same angles
-THREADS = { values = [64, 128, 256, 512],   default = 128, tier = 1 }   # of a block
-ORDER   = { values = [0, 1],                default = 0,   tier = 2 }   # of the blocks: 0 position by position, 1 head by head
+THREADS = { values = [64, 128, 256, 512],   default = 64,  tier = 1 }   # of a block
+
+[[prior]]
+set = { HEADS = 2, THREADS = 64 }
+[[prior]]
+when = "B * (H + PAIR * G) * S * D * sizeof(T) >= l2_bytes"
+set = { HEADS = 4, THREADS = 128 }
+[[prior]]
+set = { HEADS = 1, THREADS = 128 }
 
 # Whole vectors: a thread has a vector of columns, and that of their partners.
 [[variant]]
@@ -226,10 +233,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   const uint32_t positions = blockDim.y, position_blocks = static_cast<uint32_t>((S + positions - 1) / positions);
   const uint32_t x_groups = static_cast<uint32_t>((x_heads + heads_a_block - 1) / heads_a_block);
   const uint32_t groups = x_groups + static_cast<uint32_t>((k_heads + heads_a_block - 1) / heads_a_block);
-  const uint32_t outer = blockIdx.x / (ORDER ? groups : position_blocks), inner = blockIdx.x % (ORDER ? groups : position_blocks);
-  const uint32_t group = ORDER ? inner : outer % groups, position_block = ORDER ? outer % position_blocks : inner;
-  const uint32_t batch = outer / (ORDER ? position_blocks : groups);
-  const int64_t position = int64_t{position_block} * positions + threadIdx.y;
+  const uint32_t group = blockIdx.x / position_blocks % groups, batch = blockIdx.x / position_blocks / groups;
+  const int64_t position = int64_t{blockIdx.x % position_blocks} * positions + threadIdx.y;
   if (position >= S) return;
 
   const bool is_k = PAIR && group >= x_groups;

@@ -14,6 +14,13 @@ constexprs = { HALF = "pow2ceil(max(1, C * (1 + HALF_TABLE) / 2))", ROWS = "max(
 grid       = ["B * cdiv(H, HEADS) * cdiv(S, ROWS)"]
 args       = ["x", "cos", "sin", "out", "H", "S", "D", "C * (1 + HALF_TABLE) / 2", "x.stride(0)", "x.stride(1)", "x.stride(2)", "x.stride(3)",
               "cos.stride(0)", "cos.stride(1)", "sin.stride(0)", "sin.stride(1)", "out.stride(0)", "out.stride(1)", "out.stride(2)", "out.stride(3)"]
+[[launch]]
+kernel     = "rotate"
+when       = "PAIR"
+constexprs = { HALF = "pow2ceil(max(1, C * (1 + HALF_TABLE) / 2))", ROWS = "max(1, min(pow2ceil(max(1, S)), TILE / min(TILE, pow2ceil(max(1, C * (1 + HALF_TABLE) / 2)))))", REST = "D > C * (1 + HALF_TABLE) ? pow2ceil(D - C * (1 + HALF_TABLE)) : 0" }
+grid       = ["B * cdiv(G, HEADS) * cdiv(S, ROWS)"]
+args       = ["k", "cos", "sin", "out_k", "G", "S", "D", "C * (1 + HALF_TABLE) / 2", "k.stride(0)", "k.stride(1)", "k.stride(2)", "k.stride(3)",
+              "cos.stride(0)", "cos.stride(1)", "sin.stride(0)", "sin.stride(1)", "out_k.stride(0)", "out_k.stride(1)", "out_k.stride(2)", "out_k.stride(3)"]
 
 [[recipe]]
 name = "tables shared by heads"

@@ -50,12 +50,17 @@ Json compile_winner(Session& session, const kernel::Task& task, const kernel::Ke
   return compiled.module.string();
 }
 
+/// {scratch: its dtype}: a pointer of a Triton kernel has one.
+Json scratch_dtypes(const kernel::KernelFile& file, const kernel::Task& task) {
+  Json dtypes = Json::object();
+  for (const kernel::Scratch& each : file.scratch()) dtypes[each.name] = each.dtype == "T" ? std::string(name_of(task.dtype)) : each.dtype;
+  return dtypes;
+}
+
 Json describe(Session& session, const std::string& id) {
   const kernel::Task task = session.run().task(id);
   const store::TaskState& state = session.run().state(id);
   const kernel::KernelFile file = kernel::KernelFile::read(session.run().best_path(id));
-  if (file.backend() == kernel::Backend::triton)
-    throw Error("the kernel of " + id + " is in Triton, which this version does not export", "search it with --backend cuda");
   const Bindings& facts = session.settings().device_facts;
   const auto workers = facts.find("workers");
   const bool on_gpu = file.backend() != kernel::Backend::cpu;
@@ -69,8 +74,9 @@ Json describe(Session& session, const std::string& id) {
           {"point", file.defaults()},
           {"macros", kernel::macros(file, task, file.defaults())},
           {"plan", kernel::to_json(plan)},
+          {"scratch_dtypes", scratch_dtypes(file, task)},
           {"workers", workers == facts.end() ? 1 : workers->second},
-          {"module", compile_winner(session, task, file)},
+          {"module", file.backend() == kernel::Backend::triton ? Json() : compile_winner(session, task, file)},
           {"trial", store::to_json(*state.incumbent)},
           {"baseline", state.baseline ? store::to_json(id, *state.baseline) : Json()}};
 }
@@ -89,6 +95,10 @@ Json export_request(Session& session, const Options& options, const std::string&
   session.progress().phase("collect the kernels");
   Json tasks = Json::array();
   for (const std::string& id : ids) tasks.push_back(describe(session, id));
+  for (const Json& task : tasks) {
+    if (task.at("backend") != tasks.front().at("backend"))
+      throw Error("the run's kernels are for several backends, and a package is for one", "export its tasks one at a time");
+  }
   const fs::path home = home_directory();
   const std::string backend = session.run().request().backend;
   return {{"to", options.to},

@@ -110,13 +110,13 @@ def test_scripted_agent_ends_with_the_right_incumbent_and_rows(tmp_path):
     assert seen["deleted"] == [1, True, True] and seen["other"] == 1
     assert seen["after"] == [1, "your verdicts are used up"]
 
-    *judged, last = trials(program)
-    assert last["proposer"] == "coordinate"  # the built-in search goes on
+    judged, others = trials(program)[:20], trials(program)[20:]  # the built-in search goes on, unless the task is at a plateau by now
+    assert all(not record["proposer"].startswith("agent") for record in others)
     assert [record["note"] for record in judged] == [note for note, _, _ in seen["verdicts"]] and len(judged) == 20
     assert {record["proposer"] for record in judged} == {"agent python3"}
     rows = (program.run_dir / "results.tsv").read_text().splitlines()
-    assert [row.split("\t")[0] for row in rows] == ["experiment", *map(str, range(22))]
-    kept = [record for record in [*judged, last] if record["verdict"] == "kept"]
+    assert [row.split("\t")[0] for row in rows] == ["experiment", *map(str, range(21 + len(others)))]
+    kept = [record for record in [*judged, *others] if record["verdict"] == "kept"]
     best = (program.run_dir / "tasks" / task / "best.cpp").read_text()
     assert best == (program.run_dir / "tasks" / task / "history" / f"{kept[-1]['experiment']:04}.cpp").read_text()
     (end,) = agent_records(program)
@@ -157,7 +157,7 @@ def test_search_goes_on_where_an_agent_fails(tmp_path, code, reason):
     program.ok("optimize", "softmax", "--run-dir", program.run_dir, "--agent", f"{PYTHON} {tmp_path / 'agent.py'} {{prompt_file}}", "--experiments", "2")
     (end,) = agent_records(program)
     assert reason in end["reason"]
-    assert [record["proposer"] for record in trials(program)] == ["playbook", "coordinate"]
+    assert trials(program)[0]["proposer"] == "playbook"
 
 
 def test_agent_that_hangs_is_ended_with_its_children(tmp_path):

@@ -1,6 +1,7 @@
 """What an export prints: names, tables and configurations, and host code for a GPU that compiles where there is none."""
 
 import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -100,6 +101,77 @@ x = torch.randn(3, 5)
 torch.testing.assert_close(module.softmax(x), torch.softmax(x, -1))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+TRITON = '''"""autokernel
+family = "softmax"
+backend = "triton"
+"""
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def softmax_rows(x, out, room, mask, N, x_row, out_row, scale, LOG: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    columns = tl.arange(0, BLOCK)
+    values = tl.load(x + row * x_row + columns, mask=columns < N, other=float("-inf")).to(tl.float32) * scale
+    powers = tl.exp(values - tl.max(values, 0))
+    tl.store(room + row, tl.sum(powers, 0))
+    tl.store(out + row * out_row + columns, (powers / tl.load(room + row)).to(out.dtype.element_ty), mask=columns < N)
+'''
+
+TRITON_CHECK = """
+import sys, pathlib, torch
+tree = pathlib.Path(sys.argv[1])
+from torch import nn
+import kernels
+module = kernels.get_local_kernel(tree, **({} if torch.version.cuda else {"backend": "cpu"}))
+(kernel,) = sys.modules[module.__name__ + "._dispatch"].KERNELS["softmax"]
+rows = torch.randn(64, 512, dtype=torch.float16)
+x = rows[:, :256]
+def runs(call):
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        call()
+    return sum(event.count for event in profile.key_averages() if event.key.endswith("::" + kernel.name))
+assert runs(lambda: module.softmax(x)) == 1 and runs(lambda: module.softmax(rows)) == 0
+shifted = rows[:, 3:259]
+assert shifted.data_ptr() % 16 and runs(lambda: module.softmax(shifted)) == 1
+torch.testing.assert_close(module.softmax(shifted), torch.softmax(shifted, -1))
+torch.testing.assert_close(module.softmax(x), torch.softmax(x, -1))
+kernels.replace_kernel_forward_from_hub(nn.Softmax, "Softmax")
+(variant,) = (tree / "build").iterdir()
+model = nn.Sequential(nn.Softmax(-1))
+mapping = {"Softmax": {"cpu": kernels.LocalLayerRepository(repo_path=variant, layer_name="Softmax")}}
+with kernels.use_kernel_mapping(mapping, inherit_mapping=False):
+    kernels.kernelize(model, mode=kernels.Mode.TRAINING | kernels.Mode.TORCH_COMPILE, device="cpu", use_fallback=False)
+assert runs(lambda: model(x)) == 1
+given = [rows.clone()[:, :256].requires_grad_() for _ in range(2)]
+for call, leaf in zip((model, lambda t: torch.softmax(t, -1)), given):
+    leaf.retain_grad()
+    call(leaf).float().square().sum().backward()
+torch.testing.assert_close(given[0].grad, given[1].grad, rtol=1e-2, atol=1e-3)
+"""
+
+
+def test_triton_tree_runs_by_the_interpreter_in_a_layer_too(tmp_path):
+    pytest.importorskip("kernels", reason="the kernels package of Hugging Face is not installed")
+    pytest.importorskip("triton")
+    entry = softmax_entry(backend="triton")
+    launch = {"kernel": "softmax_rows", "grid": [64, 1, 1], "constexprs": {"BLOCK": 256, "NUM_WARPS": 4},
+              "arguments": [{"aligned": True, "tensor": "x"}, {"aligned": True, "tensor": "out"}, {"scratch": "room"}, {"null": "mask"}, {"int": 256}, {"int": 512},
+                            {"int": 256}, {"float": 1.0}]}
+    scratch = [{"name": "room", "bytes": 256, "zeroed": False, "per_worker": False}]
+    entry.update(kernel_file="kernel.py", kernel_text=TRITON, point={"NUM_STAGES": 0}, scratch_dtypes={"room": "float32"},
+                 plan={"launches": [launch], "prepare": [], "scratch": scratch})
+    package = Package(request(tmp_path, entry), "ak-softmax")
+    tree = package.request["directory"]
+    hub.write_built(package, tree, hub.write_source(package, tree))
+    table = tomllib.loads((tmp_path / "tree" / "build.toml").read_text())
+    assert set(table) == {"general", "torch-noarch"} and table["general"]["backends"] == ["cuda"]
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run([sys.executable, "-c", TRITON_CHECK, tree], capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
 
 

@@ -66,7 +66,8 @@ def make_tensors(kernel, dims, options, layout, dtype):
         elif tensor["role"] == "index":
             tensors[tensor["name"]] = indices(shape, plans.evaluate(tensor["range"], names), plans.DTYPES[tensor.get("dtype", "int64")])
         elif tensor["role"] == "output":
-            tensors[tensor["name"]] = torch.full(shape, float("nan"), dtype=plans.DTYPES[dtype])
+            kind = plans.DTYPES[tensor.get("dtype", dtype)]
+            tensors[tensor["name"]] = torch.full(shape, float("nan") if kind.is_floating_point else -7, dtype=kind)
         else:
             tensors[tensor["name"]] = laid_out(shape, layout if tensor["role"] == "data" and len(shape) > 1 else "contiguous", plans.DTYPES[dtype])
     return tensors
@@ -98,7 +99,7 @@ def differences(kernel, tensors, options):
     expected = kernel.reference(**{name: known[name] for name in inspect.signature(kernel.reference).parameters if name in known})
     found = {}
     for name, wanted in zip(outputs, expected if isinstance(expected, tuple) else (expected,)):
-        got = tensors[name].double()
+        got, wanted = tensors[name].double(), wanted.double()
         error = ((got - wanted).abs() / (wanted.abs() + wanted.abs().nanmean() + 1e-30)).nan_to_num(0)
         same = got.shape == wanted.shape and bool((got.isnan() == wanted.isnan()).all())
         found[name] = (error.max().item() if error.numel() else 0.0) if same else math.inf

@@ -5,6 +5,7 @@ import platform
 import torch
 
 from autokernel.export import evidence
+from autokernel.export.measure import ROUNDS
 from autokernel.export.python_part import argument_name
 
 CARD = """{front}# {name}
@@ -75,7 +76,7 @@ def card(package, measurements, kind, repository=None):
         use = USE_TORCH.format(directory=package.name, module=package.module, call=call)
         front = ""
     return CARD.format(
-        front=front, name=package.name, use=use.strip(), rounds=_rounds(),
+        front=front, name=package.name, use=use.strip(), rounds=ROUNDS,
         summary=" ".join(function.summary for function in package.functions),
         limits=_limits(package), clock=_clock(package), device=_device(package), torch=torch.__version__,
         calls="\n".join(_call_row(function, kernel) for function in package.functions for kernel in function.kernels),
@@ -83,15 +84,11 @@ def card(package, measurements, kind, repository=None):
         functions="\n".join(_function(function) for function in package.functions), layers=_layers(package))
 
 
-def _rounds():
-    from autokernel.export.measure import ROUNDS
-
-    return ROUNDS
-
-
 def _limits(package):
     if package.backend == "cpu":
         return f"The kernels need these instructions of the processor, and stand aside where one is missing: {package.needed}."
+    if package.backend == "triton":
+        return "The kernels are Triton's: they are compiled for the GPU at hand at their first call. Weights that a kernel packs are packed in each call."
     architectures = sorted({kernel.entry["architecture"] for kernel in package.kernels})
     return (f"The kernels were compiled for {', '.join(architectures)} alone, and are launched by the NVIDIA driver. "
             "Weights that a kernel packs are packed in each call.")

@@ -11,6 +11,7 @@ import torch
 
 from autokernel.export.build import STABLE_ABI
 from autokernel.export.card import card
+from autokernel.export.contract import DEVICES
 from autokernel.export.errors import ExportError
 from autokernel.export.tree import write
 
@@ -126,6 +127,8 @@ BENCHMARK_METHOD = '''
 
 def variant(backend):
     """The name of the built tree for this machine and PyTorch."""
+    if backend == "triton":
+        return "torch-cuda"
     place = {"cpu": "cpu", "cuda": f"cu{(torch.version.cuda or '0').split('.')[0]}0"}[backend]
     return f"torch-stable-abi{STABLE_ABI[0]}{STABLE_ABI[1]}-{place}-{platform.machine()}-{platform.system().lower()}"
 
@@ -158,7 +161,7 @@ def write_built(package, directory, sources):
         "version": VERSION,
         "license": LICENSE,
         "python-depends": [],
-        "backend": {"type": package.backend, **({"archs": _archs(package)} if package.backend == "cuda" else {})},
+        "backend": {"type": DEVICES[package.backend], **({"archs": _archs(package)} if package.backend == "cuda" else {})},
         "digest": {"algorithm": "sha256", "files": _digests(built)},
     }
     write(built, "metadata.json", json.dumps(metadata, indent=2) + "\n")
@@ -173,18 +176,14 @@ def write_card(package, directory, measurements):
 
 def build_toml(package, sources):
     """The kernel-builder configuration. `sources`: as write_source gives them."""
+    if package.backend == "triton":
+        return "\n".join([*_general(package), "", "[torch-noarch]", ""])
     torch_sources = [name for name in sources if name.startswith("torch-ext/")]
     headers = ["torch-ext/plans.h", "torch-ext/host.h", f"torch-ext/host_{package.backend}.h"]
     own = [name for name in sources if not name.startswith("torch-ext/")]
     nested = [package.kernel_file(kernel) for kernel in package.kernels]
     lines = [
-        "[general]",
-        f"name = {_toml(package.name)}",
-        f"version = {VERSION}",
-        f"edition = {EDITION}",
-        f"license = {_toml(LICENSE)}",
-        f"backends = {_toml([package.backend])}",
-        *(["", "[general.hub]", f"repo-id = {_toml(package.request['push'])}"] if package.request.get("push") else []),
+        *_general(package),
         "",
         "[torch]",
         f"src = {_toml(torch_sources + headers)}",
@@ -202,6 +201,18 @@ def build_toml(package, sources):
     else:
         lines += [f"src = {_toml(own)}", f"cuda-capabilities = {_toml(_archs(package))}"]
     return "\n".join(lines) + "\n"
+
+
+def _general(package):
+    return [
+        "[general]",
+        f"name = {_toml(package.name)}",
+        f"version = {VERSION}",
+        f"edition = {EDITION}",
+        f"license = {_toml(LICENSE)}",
+        f"backends = {_toml([DEVICES[package.backend]])}",
+        *(["", "[general.hub]", f"repo-id = {_toml(package.request['push'])}"] if package.request.get("push") else []),
+    ]
 
 
 def push(directory, repository, module):

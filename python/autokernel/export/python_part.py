@@ -11,14 +11,14 @@ from ._dispatch import run
 
 KERNELS = '''"""The kernels: each serves the one call that it was made for."""
 
-import warnings
+{os}import warnings
 
 import torch
 
 from ._kernel import Kernel, Spec, fake_of, gradients_of
 from ._machine import missing_instructions
 {references}
-
+{device}
 NEEDED = {needed!r}  # machine and instructions that the kernels were compiled for
 KERNELS = {{
 {tables}
@@ -30,7 +30,7 @@ KERNELS = {{
 def _register(operators, add_op_namespace_prefix, reference, kernel):
     """`kernel` with its operator, as PyTorch's compiler and autograd need it."""
     name = add_op_namespace_prefix(kernel.name)
-    torch.library.register_fake(name, fake_of(kernel))
+{define}    torch.library.register_fake(name, fake_of(kernel))
     backward, setup_context = gradients_of(kernel, reference)
     torch.library.register_autograd(name, backward, setup_context=setup_context)
     return Kernel(**{{**vars(kernel), "operator": getattr(operators, kernel.name).default}})
@@ -52,6 +52,50 @@ def register():
 '''
 
 
+TRITON_IMPORTS = """
+from ._plans import PLANS
+from ._triton import define"""
+TRITON_DEVICE = '''
+DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"  # Triton's interpreter runs on the CPU
+'''
+PLANS = '''"""The launch plans of the Triton kernels, in numbers."""
+
+import torch
+
+{imports}
+
+PLANS = {{
+{plans}
+}}
+'''
+
+
+def plans_source(kernels):
+    """_plans.py, of Triton kernels."""
+    imports = "\n".join(f"from . import _{kernel.name}" for kernel in kernels)
+    return PLANS.format(imports=imports, plans="\n".join(_triton_plan(kernel) for kernel in kernels))
+
+
+def _triton_plan(kernel):
+    dtypes = kernel.entry["scratch_dtypes"]
+    scratch = ", ".join(
+        f'{{"name": "{each["name"]}", "elements": {each["bytes"] // _SIZES[dtypes[each["name"]]]}, "dtype": torch.{dtypes[each["name"]]}, "zeroed": {each["zeroed"]}}}'
+        for each in kernel.plan["scratch"])
+    launches = ",\n            ".join(_triton_launch(launch) for launch in kernel.plan["prepare"] + kernel.plan["launches"])
+    constants = {**kernel.options, **kernel.entry["point"]}
+    return (f'    "{kernel.name}": {{\n        "module": _{kernel.name},\n        "constants": {constants!r},\n        "scratch": [{scratch}],\n'
+            f'        "launches": [\n            {launches},\n        ],\n    }},')
+
+
+def _triton_launch(launch):
+    arguments = [("value", None) if kind == "null" else (kind, value) for argument in launch["arguments"] for kind, value in argument.items() if kind != "aligned"]
+    fields = {"kernel": launch["kernel"], "grid": launch["grid"], "arguments": arguments, "constexprs": launch.get("constexprs", {})}
+    return repr(fields)
+
+
+_SIZES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
+
+
 def functions_source(functions):
     """functions.py."""
     text = "\n\n".join(_function(function) for function in functions)
@@ -65,7 +109,9 @@ def kernels_source(functions, package, needed):
     tables = "\n".join(f"    {function.name!r}: (\n{''.join(_entry(kernel) for kernel in function.kernels)}    )," for function in functions)
     reference_functions = "\n\n".join(_reference(function) for function in functions)
     by_name = ", ".join(f"{function.name!r}: _reference_{function.name}" for function in functions)
-    return KERNELS.format(references=references, needed=needed, tables=tables, reference_functions=reference_functions, by_name=by_name,
+    triton = functions[0].kernels[0].backend == "triton"
+    return KERNELS.format(references=references + (TRITON_IMPORTS if triton else ""), device=TRITON_DEVICE if triton else "", os="import os\n" if triton else "",
+                          define="    define(name, kernel, PLANS[kernel.name])\n" if triton else "", needed=needed, tables=tables, reference_functions=reference_functions, by_name=by_name,
                           package=package)
 
 
@@ -145,7 +191,7 @@ def _reference(function):
 def _entry(kernel):
     fields = [
         f'name="{kernel.name}"',
-        f'device="{kernel.device}"',
+        "device=DEVICE" if kernel.backend == "triton" else f'device="{kernel.device}"',
         f"capability={_capability(kernel)}",
         f"inputs={_specs(kernel.inputs)}",
         f"outputs={_specs(kernel.outputs)}",
@@ -156,7 +202,9 @@ def _entry(kernel):
 
 
 def _capability(kernel):
-    """(9, 0) of "sm_90a" or "sm_90"; None for a CPU."""
+    """(9, 0) of "sm_90a" or "sm_90"; None for a CPU, and for Triton, which compiles for what it finds."""
+    if kernel.backend == "triton":
+        return "None"
     found = re.fullmatch(r"sm_(\d+)(\d)[af]?", kernel.entry["architecture"])
     return f"({found[1]}, {found[2]})" if found else "None"
 

@@ -29,6 +29,21 @@ def add_op_namespace_prefix(name):
 '''
 
 
+NOARCH_OPS = '''"""The namespace of this package's operators."""
+
+import torch
+
+_NAMESPACE = "{operators}"
+
+ops = getattr(torch.ops, _NAMESPACE)
+
+
+def add_op_namespace_prefix(name):
+    """The full name of an operator."""
+    return f"{{_NAMESPACE}}::{{name}}"
+'''
+
+
 class Package:
     """One export. `name`: of the package, with dashes."""
 
@@ -52,8 +67,12 @@ class Package:
         write(directory, "__init__.py", python_part.package_source(self.name, self.functions, self.layers))
         write(directory, "functions.py", python_part.functions_source(self.functions))
         write(directory, "_kernels.py", python_part.kernels_source(self.functions, self.name, self.needed))
-        for name in ("_dispatch.py", "_kernel.py", "_machine.py"):
+        for name in ("_dispatch.py", "_kernel.py", "_machine.py", *(["_triton.py"] if self.backend == "triton" else [])):
             shutil.copy(os.path.join(_HERE, "package", name), directory)
+        if self.backend == "triton":
+            write(directory, "_plans.py", python_part.plans_source(self.kernels))
+            for kernel in self.kernels:
+                write(directory, f"_{kernel.name}.py", kernel.entry["kernel_text"])
         for function in self.functions:
             shutil.copy(os.path.join(function.family.folder, "reference.py"), os.path.join(directory, f"_reference_{function.name}.py"))
         if self.layers:
@@ -63,7 +82,9 @@ class Package:
                 shutil.copy(function.layers_file, os.path.join(directory, "layers", f"{function.name}.py"))
 
     def write_cpp(self, directory):
-        """torch-ext/ and the kernels' folder. {source file: flags, None for the usual}."""
+        """torch-ext/ and the kernels' folder. {source file: flags, None for the usual}; nothing of Triton kernels, which are Python."""
+        if self.backend == "triton":
+            return {}
         write(directory, "torch-ext/plans.h", cpp.plans_header(self.kernels))
         write(directory, "torch-ext/plans.cpp", cpp.plans_source(self.kernels))
         write(directory, "torch-ext/torch_binding.cpp", cpp.binding_source(self.kernels))
@@ -93,6 +114,9 @@ class Package:
 
     def write_operators(self, tree, sources, directory):
         """The library of operators and its loader, into the package in `directory`."""
+        if self.backend == "triton":
+            write(directory, "_ops.py", NOARCH_OPS.format(operators=self.operators))
+            return
         write(directory, "_ops.py", OPS.format(operators=self.operators))
         library = os.path.join(directory, f"{self.operators}.abi3.so")
         build_library(tree, sources, self.operators, self.backend, self.request["compiler"]["program"], library)
