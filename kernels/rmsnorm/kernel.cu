@@ -62,6 +62,26 @@ block   = ["THREADS"]
 args    = ["x", "weight", "out", "N", "x.stride(0)", "x.stride(1)", "weight.stride(0)", "out.stride(0)", "out.stride(1)", "eps"]
 overlap = true
 
+# Where a search begins.
+[[prior]]
+when = "N * sizeof(T) > 4096 && M * N * sizeof(T) > 50331648"
+set  = { SHORT = 1, VECTORS = 2, EARLY = 1 }
+[[prior]]
+when = "N * sizeof(T) > 4096 && M * N * sizeof(T) > 50331648"
+set  = { SHORT = 1, VECTORS = 8, REGISTERS = 96, HINT = 2, EARLY = 1 }
+[[prior]]
+when = "N * sizeof(T) > 4096 && N * sizeof(T) <= 16384"
+set  = { SHORT = 1, VECTORS = 4, STAGES = 2, BLOCKS = 6, REGISTERS = 80 }
+[[prior]]
+when = "N * sizeof(T) > 4096 && N * sizeof(T) <= 32768"
+set  = { SHORT = 1, VECTORS = 4, STAGES = 2, BLOCKS = 3, REGISTERS = 80 }
+[[prior]]
+when = "N * sizeof(T) > 512 && N * sizeof(T) <= 4096"
+set  = { SHORT = 1, VECTORS = 4, STAGES = 2, BLOCKS = 8, REGISTERS = 80 }
+[[prior]]
+when = "N * sizeof(T) > 512 && N * sizeof(T) <= 4096"
+set  = { SHORT = 1, VECTORS = 4, STAGES = 2, BLOCKS = 16, REGISTERS = 80 }
+
 [[recipe]]
 name = "few threads with much each"
 tier = 1
@@ -191,7 +211,8 @@ struct Row {
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
-    rmsnorm_warps(const T* __restrict__ x, const T* __restrict__ weight, T* __restrict__ out, int64_t M, int64_t N, int64_t x_row, int64_t out_row, int64_t lanes, float eps) {
+    rmsnorm_warps(const T* __restrict__ x, const T* __restrict__ weight, T* __restrict__ out, int64_t M,
+                  int64_t N, int64_t x_row, int64_t out_row, int64_t lanes, float eps) {
   ak::wait_for_previous_launch();
   ak::rows_in_warps<SHORT, AK_DIM_N>(Row{weight, N, eps}, ak::Rows<T>{x, out, M, N, x_row, out_row}, static_cast<int>(lanes));
 }
@@ -202,14 +223,16 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
 #define LIMITS __launch_bounds__(THREADS)
 #endif
 extern "C" __global__ void LIMITS
-    rmsnorm_block(const T* __restrict__ x, const T* __restrict__ weight, T* __restrict__ out, int64_t M, int64_t N, int64_t x_row, int64_t out_row, float eps) {
+    rmsnorm_block(const T* __restrict__ x, const T* __restrict__ weight, T* __restrict__ out, int64_t M,
+                  int64_t N, int64_t x_row, int64_t out_row, float eps) {
   ak::wait_for_previous_launch();
   ak::rows_in_blocks<VECTORS, AK_DIM_N, THREADS, CLUSTER>(Row{weight, N, eps}, ak::Rows<T>{x, out, M, N, x_row, out_row});
 }
 
 #if STAGES > 0
 extern "C" __global__ void LIMITS
-    rmsnorm_ahead(const T* __restrict__ x, const T* __restrict__ weight, T* __restrict__ out, int64_t M, int64_t N, int64_t x_row, int64_t out_row, float eps) {
+    rmsnorm_ahead(const T* __restrict__ x, const T* __restrict__ weight, T* __restrict__ out, int64_t M,
+                  int64_t N, int64_t x_row, int64_t out_row, float eps) {
   ak::wait_for_previous_launch();
   ak::rows_ahead<VECTORS, AK_DIM_N, THREADS, STAGES>(Row{weight, N, eps}, ak::Rows<T>{x, out, M, N, x_row, out_row});
 }
