@@ -15,7 +15,7 @@ BLOCKS    = { values = [1, 2, 3, 4, 6, 8, 16],           default = 4,   tier = 4
 CLUSTER   = { values = [1, 2, 4, 8],                     default = 1,   tier = 5 }   # blocks that share a row
 require = [
   "VECTORS * THREADS <= 8192",  # the registers of a multiprocessor
-  "REGISTERS * min(THREADS, align(cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), VECTORS * CLUSTER), 32)) <= 65536",
+  "REGISTERS * min(THREADS, align(cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), VECTORS * CLUSTER), 128)) <= 65536",
   "STAGES == 0 && CLUSTER == 1 || compute_capability >= 90",
   "STAGES == 0 || CLUSTER == 1",
 ]
@@ -62,25 +62,19 @@ block   = ["THREADS"]
 args    = ["x", "weight", "bias", "out", "N", "x.stride(0)", "x.stride(1)", "weight.stride(0)", "bias.stride(0)", "out.stride(0)", "out.stride(1)", "eps"]
 overlap = true
 
-# Where a search begins.
+# Where a search begins; what won on an H200.
 [[prior]]
-when = "N * sizeof(T) > 4096 && M * N * sizeof(T) > 50331648"
-set  = { SHORT = 1, VECTORS = 2, EARLY = 1 }
+when = "N * sizeof(T) > 8192 && M * N * sizeof(T) > 50331648"
+set  = { SHORT = 1, VECTORS = 8, REGISTERS = 128, EARLY = 1 }
 [[prior]]
-when = "N * sizeof(T) > 4096 && M * N * sizeof(T) > 50331648"
-set  = { SHORT = 1, VECTORS = 8, REGISTERS = 96, HINT = 2, EARLY = 1 }
+when = "N * sizeof(T) > 4096 && M * N * sizeof(T) > 16777216"
+set  = { SHORT = 1, VECTORS = 4, REGISTERS = 64, HINT = 2, EARLY = 1 }
 [[prior]]
 when = "N * sizeof(T) > 4096 && N * sizeof(T) <= 16384"
-set  = { SHORT = 1, VECTORS = 4, STAGES = 2, BLOCKS = 6, REGISTERS = 80 }
-[[prior]]
-when = "N * sizeof(T) > 4096 && N * sizeof(T) <= 32768"
-set  = { SHORT = 1, VECTORS = 4, STAGES = 2, BLOCKS = 3, REGISTERS = 80 }
+set  = { SHORT = 1, VECTORS = 4, STAGES = 2, BLOCKS = 6, REGISTERS = 80, EARLY = 0 }
 [[prior]]
 when = "N * sizeof(T) > 512 && N * sizeof(T) <= 4096"
 set  = { SHORT = 1, VECTORS = 4, STAGES = 2, BLOCKS = 8, REGISTERS = 80 }
-[[prior]]
-when = "N * sizeof(T) > 512 && N * sizeof(T) <= 4096"
-set  = { SHORT = 1, VECTORS = 4, STAGES = 2, BLOCKS = 16, REGISTERS = 80 }
 
 [[recipe]]
 name = "few threads with much each"
