@@ -16,7 +16,7 @@ BLOCKS    = { values = [1, 2, 3, 4, 6, 8, 16],           default = 4,   tier = 4
 CLUSTER   = { values = [1, 2, 4, 8],                     default = 1,   tier = 5 }   # blocks that share a row
 require = [
   "VECTORS * THREADS <= 8192",  # the registers of a multiprocessor
-  "REGISTERS * min(THREADS, align(cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), VECTORS * CLUSTER), 32)) <= 65536",
+  "REGISTERS * min(THREADS, align(cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), VECTORS * CLUSTER), 128)) <= 65536",
   "STAGES == 0 && CLUSTER == 1 || compute_capability >= 90",
   "STAGES == 0 || CLUSTER == 1",
 ]
@@ -57,10 +57,28 @@ overlap = true
 
 # Rows side by side, and any strides.
 [[launch]]
-kernel = "softmax_columns"
-grid   = ["cdiv(M, 32)"]
-block  = ["32", "DEPTH"]
-args   = ["x", "out", "M", "N", "x.stride(0)", "x.stride(1)", "out.stride(0)", "out.stride(1)", "scale"]
+kernel  = "softmax_columns"
+grid    = ["cdiv(M, 32)"]
+block   = ["32", "DEPTH"]
+args    = ["x", "out", "M", "N", "x.stride(0)", "x.stride(1)", "out.stride(0)", "out.stride(1)", "scale"]
+overlap = true
+
+# Where a search begins; what won on an H200.
+[[prior]]
+when = "N * sizeof(T) > 32768"
+set  = { SHORT = 1, VECTORS = 8, THREADS = 1024, REGISTERS = 72, STAGES = 2, BLOCKS = 1, KEEP = 2 }
+[[prior]]
+when = "N * sizeof(T) > 32768"
+set  = { SHORT = 1, VECTORS = 16, REGISTERS = 80, CLUSTER = 2, KEEP = 2 }
+[[prior]]
+when = "N * sizeof(T) > 4096 && N * sizeof(T) <= 32768"
+set  = { SHORT = 1, VECTORS = 8, REGISTERS = 64, HINT = 2 }
+[[prior]]
+when = "N * sizeof(T) > 512 && N * sizeof(T) <= 4096"
+set  = { SHORT = 4, WARPS = 4, KEEP = 1 }
+[[prior]]
+when = "N * sizeof(T) <= 512"
+set  = { SHORT = 2, WARPS = 4, KEEP = 1 }
 
 [[recipe]]
 name = "few threads with much each"
@@ -243,7 +261,8 @@ struct Row {
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
-    softmax_warps(const T* __restrict__ x, T* __restrict__ out, int64_t M, int64_t N, int64_t x_row, int64_t out_row, int64_t lanes, float scale) {
+    softmax_warps(const T* __restrict__ x, T* __restrict__ out, int64_t M,
+                  int64_t N, int64_t x_row, int64_t out_row, int64_t lanes, float scale) {
   ak::wait_for_previous_launch();
   ak::rows_in_warps<SHORT, AK_DIM_N>(Row{scale}, ak::Rows<T>{x, out, M, N, x_row, out_row}, static_cast<int>(lanes));
 }
@@ -254,14 +273,16 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
 #define LIMITS __launch_bounds__(THREADS)
 #endif
 extern "C" __global__ void LIMITS
-    softmax_block(const T* __restrict__ x, T* __restrict__ out, int64_t M, int64_t N, int64_t x_row, int64_t out_row, float scale) {
+    softmax_block(const T* __restrict__ x, T* __restrict__ out, int64_t M,
+                  int64_t N, int64_t x_row, int64_t out_row, float scale) {
   ak::wait_for_previous_launch();
   ak::rows_in_blocks<VECTORS, AK_DIM_N, THREADS, CLUSTER>(Row{scale}, ak::Rows<T>{x, out, M, N, x_row, out_row});
 }
 
 #if STAGES > 0
 extern "C" __global__ void LIMITS
-    softmax_ahead(const T* __restrict__ x, T* __restrict__ out, int64_t M, int64_t N, int64_t x_row, int64_t out_row, float scale) {
+    softmax_ahead(const T* __restrict__ x, T* __restrict__ out, int64_t M,
+                  int64_t N, int64_t x_row, int64_t out_row, float scale) {
   ak::wait_for_previous_launch();
   ak::rows_ahead<VECTORS, AK_DIM_N, THREADS, STAGES>(Row{scale}, ak::Rows<T>{x, out, M, N, x_row, out_row});
 }

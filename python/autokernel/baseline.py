@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import time
+from unittest import mock
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -53,6 +54,31 @@ def baseline(session, arguments, progress):
     for kind, values in samples.items():
         results[kind] = {"samples_us": values, **prepared[kind].about}
     return {"kinds": results, **({"tf32": devices.tf32()} if device.type == "cuda" else {})}
+
+
+def compile_ahead(session, arguments, progress):
+    """Fill Inductor's caches for baselines to come. Other processes may keep the device busy, so which of its choices were fastest is not kept."""
+    device = devices.of_request(session, arguments)
+    wanted, failed = arguments["tasks"], 0
+    with torch.no_grad(), _choices_forgotten():
+        for position, task in enumerate(wanted):
+            progress("Compiling baselines ahead", position, len(wanted))
+            ways = _Ways("", session, {**task, "seed": arguments.get("seed")}, device)
+            for kind in arguments["kinds"]:
+                try:
+                    _spelled(ways.task, ways.tensors, kind)()
+                except Exception:  # it says so where it is measured
+                    failed += 1
+            devices.release(device)
+    return {"tasks": len(wanted), "failed": failed}
+
+
+@contextlib.contextmanager
+def _choices_forgotten():
+    from torch._inductor.runtime import autotune_cache
+
+    with mock.patch.object(autotune_cache.AutotuneCache, "save", lambda *_, **__: None):
+        yield
 
 
 def _ways_of(session, arguments, device):

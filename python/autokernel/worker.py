@@ -19,6 +19,7 @@ _VERBS = {
     "profile": "autokernel.profile",
     "fixtures": "autokernel.fixtures",
     "baseline": "autokernel.baseline",
+    "compile_ahead": "autokernel.baseline",
     "verify": "autokernel.verify",
 }
 

@@ -26,8 +26,8 @@ constexpr size_t log_tail_bytes = 2000, log_tail_lines = 15;
 /// The longest silence of a verb that is no fault: a cold torch.compile of a large model takes minutes, float64 references of large cases
 /// too.
 const std::map<std::string, std::chrono::milliseconds, std::less<>> default_timeouts = {
-    {"load", 10min},     {"capture", 15min},  {"patterns", 10min}, {"profile", 15min},
-    {"fixtures", 10min}, {"baseline", 20min}, {"verify", 40min}};
+    {"load", 10min},     {"capture", 15min},  {"patterns", 10min},      {"profile", 15min},
+    {"fixtures", 10min}, {"baseline", 20min}, {"compile_ahead", 20min}, {"verify", 40min}};
 
 std::vector<std::string> default_command() { return {find_python().string(), "-m", "autokernel.worker"}; }
 

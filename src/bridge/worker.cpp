@@ -104,6 +104,14 @@ std::map<std::string, BaselineTimes> Worker::baseline(const BaselineRequest& wan
   });
 }
 
+void Worker::compile_ahead(const std::vector<kernel::Task>& tasks, const std::vector<std::string>& kinds, int64_t seed,
+                           const std::string& device) {
+  Json wanted = Json::array();
+  for (const kernel::Task& task : tasks)
+    wanted.push_back({{"task", kernel::to_json(task)}, {"binding", kernel::to_json(task.workload.front())}});
+  request("compile_ahead", {{"tasks", wanted}, {"kinds", kinds}, {"seed", seed}, {"device", or_null(device)}});
+}
+
 Json Worker::verify(const std::filesystem::path& run, const std::vector<std::string>& exclude, int64_t rounds,
                     const std::filesystem::path& path) {
   return request("verify", {{"run", run.string()}, {"exclude", exclude}, {"rounds", rounds}, {"path", path.string()}});

@@ -103,6 +103,9 @@ class Worker {
   FixtureFiles fixtures(const kernel::Task& task, const Json& test_case, const std::filesystem::path& directory,
                         const std::string& device = {});
   std::map<std::string, BaselineTimes> baseline(const BaselineRequest& wanted);
+  /// Compile these kinds of baselines of tasks' first workloads, for the caches that `baseline` reads in this process and others.
+  void compile_ahead(const std::vector<kernel::Task>& tasks, const std::vector<std::string>& kinds, int64_t seed,
+                     const std::string& device);
   /// Write verification.json to `path`, and return its content.
   Json verify(const std::filesystem::path& run, const std::vector<std::string>& exclude, int64_t rounds, const std::filesystem::path& path);
 

@@ -61,8 +61,6 @@ Json describe(Session& session, const std::string& id) {
   const kernel::Task task = session.run().task(id);
   const store::TaskState& state = session.run().state(id);
   const kernel::KernelFile file = kernel::KernelFile::read(session.run().best_path(id));
-  if (file.backend() == kernel::Backend::triton)
-    throw Error("the kernel of " + id + " is in Triton, which this version does not export", "search it with --backend cuda");
   const Bindings& facts = session.settings().device_facts;
   const auto workers = facts.find("workers");
   const bool on_gpu = file.backend() != kernel::Backend::cpu;
@@ -97,6 +95,10 @@ Json export_request(Session& session, const Options& options, const std::string&
   session.progress().phase("collect the kernels");
   Json tasks = Json::array();
   for (const std::string& id : ids) tasks.push_back(describe(session, id));
+  for (const Json& task : tasks) {
+    if (task.at("backend") != tasks.front().at("backend"))
+      throw Error("the run's kernels are for several backends, and a package is for one", "export its tasks one at a time");
+  }
   const fs::path home = home_directory();
   const std::string backend = session.run().request().backend;
   return {{"to", options.to},

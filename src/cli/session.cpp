@@ -5,6 +5,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <future>
+#include <thread>
+
 #include "cli/toolchain.h"
 #include "cli/worker_fixtures.h"
 #include "core/error.h"
@@ -20,6 +23,7 @@ using namespace std::chrono_literals;
 
 constexpr auto judge_timeout = 60s;
 constexpr double state_every_s = 60;
+constexpr size_t most_compiling_workers = 8;  // each has PyTorch, a context and inputs of its own
 
 std::atomic<bool> stop_flag = false;  // set by a signal handler, which can reach nothing else
 
@@ -69,6 +73,26 @@ bridge::Worker& Session::worker() {
       {.model = request.model, .input_shape = request.input_shape, .dtype = request.dtype, .device = torch_device(), .seed = request.seed});
   for (const std::string& warning : loaded.warnings) progress_.note(warning);
   return *worker_;
+}
+
+void Session::compile_baselines(const std::vector<kernel::Task>& tasks, const std::vector<std::string>& kinds) {
+  if (tasks.empty()) return;
+  const size_t count = std::min({tasks.size(), most_compiling_workers, std::max<size_t>(1, std::thread::hardware_concurrency() / 2)});
+  const auto work = [&](size_t first) {
+    std::vector<kernel::Task> own;
+    for (size_t i = first; i < tasks.size(); i += count) own.push_back(tasks[i]);
+    bridge::ProcessWorker(bridge::WorkerOptions{.log = file(fmt::format("compile-{}.log", first))})
+        .compile_ahead(own, kinds, run_.request().seed, torch_device());
+  };
+  std::vector<std::future<void>> working;
+  for (size_t first = 0; first < count; ++first) working.push_back(std::async(std::launch::async, work, first));
+  for (std::future<void>& each : working) {
+    try {
+      each.get();
+    } catch (const Error& error) {
+      progress_.note(fmt::format("compiling ahead: {}", error.what()));
+    }
+  }
 }
 
 const compile::Compiler& Session::compiler(kernel::Backend backend) {

@@ -44,6 +44,9 @@ class Session {
   const graph::Families& families();
   /// The worker, with the model of the run loaded; a suite has none.
   bridge::Worker& worker();
+  /// Have several workers compile these baselines into PyTorch's caches, and wait for them. What fails there fails again where it is
+  /// measured.
+  void compile_baselines(const std::vector<kernel::Task>& tasks, const std::vector<std::string>& kinds);
   /// The judge of one task; closes the one before.
   judge::Judge& judge_of(const std::string& task);
   /// Facts, ceilings, strategy and seed for the search.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -28,13 +29,13 @@ namespace fs = std::filesystem;
 constexpr double smallest_share = 0.005;  // of the model's time; below, a task cannot pay for its search
 constexpr int64_t profile_iterations = 10;
 constexpr int64_t baseline_rounds = 15;
-constexpr int confirmation_rounds = 7;       // kernel, baseline, kernel, baseline, …
-constexpr int64_t confirmation_samples = 3;  // of the baseline in each
-constexpr double confirmation_error = 0.05;  // that the interval does not hold the median
+constexpr int confirmation_rounds = 2;        // kernel, baseline, kernel, baseline
+constexpr int64_t confirmation_samples = 15;  // of the baseline in each
+constexpr double confirmation_error = 0.05;   // that the interval does not hold the speed-up
 
-/// Medians of the kinds that ran; a kind that failed is announced.
-std::map<std::string, double> baseline_medians(Session& session, const kernel::Task& task, const std::vector<std::string>& kinds,
-                                               int64_t rounds) {
+/// Samples of the kinds that ran; a kind that failed is announced.
+std::map<std::string, std::vector<double>> baseline_samples(Session& session, const kernel::Task& task,
+                                                            const std::vector<std::string>& kinds, int64_t rounds) {
   bridge::BaselineRequest request{.task = task,
                                   .binding = task.workload.front(),
                                   .seed = session.run().request().seed,
@@ -42,15 +43,21 @@ std::map<std::string, double> baseline_medians(Session& session, const kernel::T
                                   .rounds = rounds,
                                   .flush_bytes = session.judge_process().opened().at("flush_bytes"),
                                   .device = session.torch_device()};
-  std::map<std::string, double> medians;
-  for (const auto& [kind, times] : session.worker().baseline(request)) {
+  std::map<std::string, std::vector<double>> samples;
+  for (auto& [kind, times] : session.worker().baseline(request)) {
     if (times.samples_us.empty()) {
       session.progress().note(fmt::format("{}: no {} baseline: {}", task.id, kind, times.error));
     } else {
-      medians[kind] = judge::median(times.samples_us);
+      samples[kind] = std::move(times.samples_us);
     }
   }
-  return medians;
+  return samples;
+}
+
+std::vector<std::string> baseline_kinds(Session& session) {
+  std::vector<std::string> kinds = {"eager", "library", "compile"};
+  if (session.run().request().device == "cuda") kinds.emplace_back("compile_max_autotune");
+  return kinds;
 }
 
 /// Bytes that a tensor of a binding spans in memory: a broadcast dim counts once.
@@ -79,9 +86,8 @@ store::Baseline made_up_baseline() { return {{{"eager", 200.0}, {"compile", 100.
 store::Baseline measure_baseline(Session& session, const kernel::Task& task) {
   if (session.is_null_device()) return made_up_baseline();
   store::Baseline baseline;
-  std::vector<std::string> kinds = {"eager", "library", "compile"};
-  if (session.run().request().device == "cuda") kinds.emplace_back("compile_max_autotune");
-  baseline.kinds_us = baseline_medians(session, task, kinds, baseline_rounds);
+  for (auto& [kind, samples] : baseline_samples(session, task, baseline_kinds(session), baseline_rounds))
+    baseline.kinds_us[kind] = judge::median(std::move(samples));
   if (baseline.kinds_us.empty()) throw Error("no baseline of " + task.id + " could be measured", "see worker.log in the run directory");
   const auto best = std::min_element(baseline.kinds_us.begin(), baseline.kinds_us.end(),
                                      [](const auto& a, const auto& b) { return a.second < b.second; });
@@ -260,12 +266,26 @@ void extract_tasks(Session& session, int64_t top) {
   session.progress().note(fmt::format("{} regions found, {} tasks", regions.size(), made));
 }
 
+void compile_baselines_ahead(Session& session, const std::vector<kernel::Task>& tasks) {
+  if (session.torch_device() != "cuda" || tasks.size() < 2) return;
+  // Where arithmetic is the limit, max-autotune times products while it compiles, and would do so on a device that others keep busy.
+  std::vector<kernel::Task> undisturbed;
+  for (const kernel::Task& task : tasks) {
+    if (plan::facts_of(task, Json::object(), 1, session.settings().ceilings).prospect == 1) undisturbed.push_back(task);
+  }
+  session.progress().phase("compile what PyTorch needs for all of them");
+  session.compile_baselines(undisturbed, {"compile", "compile_max_autotune"});
+}
+
 void measure_baselines(Session& session, const std::string& only) {
   std::vector<std::string> open;
   for (const std::string& id : session.run().task_ids()) {
     if (!session.run().state(id).baseline && (only.empty() || id == only)) open.push_back(id);
   }
   if (open.empty()) return;
+  std::vector<kernel::Task> tasks;
+  for (const std::string& id : open) tasks.push_back(session.run().task(id));
+  compile_baselines_ahead(session, tasks);
   session.progress().phase("measure what PyTorch needs");
   for (size_t i = 0; i < open.size() && !stop_requested(); ++i) {
     session.progress().phase_progress(open[i], static_cast<int64_t>(i), static_cast<int64_t>(open.size()));
@@ -287,8 +307,7 @@ plan::Scheduler make_scheduler(Session& session, const plan::Budget& budget, con
     const search::Space space(kernel::KernelFile::read(session.run().best_path(id)), task, session.settings().device_facts);
     facts.push_back(plan::facts_of(task, profile, space.size(), session.settings().ceilings));
   }
-  double total_us = 0;
-  for (const plan::TaskFacts& each : facts) total_us += each.us_per_forward;
+  double total_us = 0;  // a suite is no model
   if (session.has("profile.json")) total_us = graph::parse_profile(read_json(session.file("profile.json"))).total_us;
   plan::Scheduler scheduler(std::move(facts), total_us, budget, session.clock());
   for (const std::string& id : session.run().task_ids()) {
@@ -315,22 +334,24 @@ store::Confirmation confirm(Session& session, const std::string& id) {
   if (const store::Confirmation* known = state.confirmed()) return *known;
   const kernel::Task task = session.run().task(id);
   const judge::Candidate winner = incumbent_of(session, id);
-  std::vector<double> kernel_us, baseline_us, ratios;
+  std::vector<double> kernel_us, baseline_us;
   for (int round = 0; round < confirmation_rounds; ++round) {
-    kernel_us.push_back(session.judge_of(id).time_us(winner));
-    const auto medians = baseline_medians(session, task, {state.baseline->best_kind}, confirmation_samples);
-    baseline_us.push_back(medians.empty() ? state.baseline->best_us : medians.begin()->second);
-    ratios.push_back(baseline_us.back() / kernel_us.back());
+    std::ranges::copy(session.judge_of(id).samples_us(winner), std::back_inserter(kernel_us));
+    for (const auto& [kind, samples] : baseline_samples(session, task, {state.baseline->best_kind}, confirmation_samples))
+      std::ranges::copy(samples, std::back_inserter(baseline_us));
   }
-  const judge::Interval interval = judge::median_interval(ratios, confirmation_error);
+  if (baseline_us.empty()) baseline_us.push_back(state.baseline->best_us);
+  const double kernel = judge::median(kernel_us), baseline = judge::median(baseline_us);
+  const judge::Interval kernel_interval = judge::median_interval(kernel_us, confirmation_error / 2);
+  const judge::Interval baseline_interval = judge::median_interval(baseline_us, confirmation_error / 2);
   const store::Confirmation confirmation{state.incumbent->experiment,
                                          state.baseline->best_kind,
-                                         judge::median(kernel_us),
-                                         judge::median(baseline_us),
+                                         kernel,
+                                         baseline,
                                          floor_us(session, task),
-                                         judge::median(ratios),
-                                         interval.low,
-                                         interval.high};
+                                         baseline / kernel,
+                                         std::max(0.0, baseline_interval.low / kernel_interval.high),
+                                         baseline_interval.high / std::max(kernel_interval.low, 1e-3)};
   session.run().record_confirmation(id, confirmation);
   return confirmation;
 }

@@ -24,6 +24,9 @@ void require_tasks(Session& session);
 /// nothing would pass.
 void measure_baselines(Session& session, const std::string& only = {});
 
+/// Have PyTorch compile the baselines of several tasks at the same time, where they are for a GPU, so that measuring them does not wait.
+void compile_baselines_ahead(Session& session, const std::vector<kernel::Task>& tasks);
+
 /// The scheduler of the run's tasks (of one, where `only` is not empty).
 plan::Scheduler make_scheduler(Session& session, const plan::Budget& budget, const std::string& only = {});
 /// Search until the budget is spent or Ctrl-C. Serves `bench` from other processes between experiments.

@@ -38,17 +38,22 @@ class Suite {
   /// Rows without a kernel file for the backend are left out.
   void add_tasks() {
     const std::vector<kernel::Backend> backends = backends_of(session_.run().request());
-    const double share_percent = 100.0 / static_cast<double>(rows_.size() * backends.size());
     for (const Row& shape : std::exchange(rows_, {})) {
       for (const kernel::Backend backend : backends) {
         Row row = shape;
-        row.suite.task.id = add_task(session_, shape.suite.task, backend, share_percent, {{"us_per_call", 1.0}});
+        row.suite.task.id = add_task(session_, shape.suite.task, backend, 0, {{"us_per_call", 1.0}});
         if (!row.suite.task.id.empty()) rows_.push_back(std::move(row));
       }
     }
   }
 
   void work() {
+    std::vector<kernel::Task> unmeasured;
+    for (const Row& row : rows_) {
+      if (!state(row).baseline) unmeasured.push_back(row.suite.task);
+    }
+    compile_baselines_ahead(session_, unmeasured);
+    session_.settings();  // the judge is started by now, and not on the first row's time
     while (!stop_requested()) {
       Row* row = next();
       if (!row) return;
@@ -59,10 +64,7 @@ class Suite {
 
   std::vector<report::SuiteLine> lines() const {
     std::vector<report::SuiteLine> lines;
-    for (const Row& row : rows_) {
-      const kernel::Task& task = row.suite.task;
-      lines.push_back({task.family, row.suite.shape, std::string(name_of(task.dtype)), state(row)});
-    }
+    for (const Row& row : rows_) lines.push_back(line_of(row));
     return lines;
   }
 
@@ -116,7 +118,13 @@ class Suite {
     plan::Budget budget{.minutes = share_s() / 60, .experiments = std::nullopt};
     if (options_.trials) budget.experiments = *options_.trials;
     search_kernels(session_, budget, id);
-    if (state(row).incumbent && !session_.is_null_device() && !stop_requested()) confirm(session_, id);
+    if (state(row).incumbent && !session_.is_null_device()) confirm(session_, id);
+    session_.progress().note(report::suite_text(line_of(row)));
+  }
+
+  report::SuiteLine line_of(const Row& row) const {
+    const kernel::Task& task = row.suite.task;
+    return {task.family, row.suite.shape, std::string(name_of(task.dtype)), state(row)};
   }
 
   Session& session_;

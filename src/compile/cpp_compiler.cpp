@@ -53,6 +53,16 @@ std::vector<std::string> candidates(const std::string& program) {
   return names;
 }
 
+/// The compiler in the sandbox of autokernel-judge: a source can ask for any file (#include, .incbin), and gets the system's and our
+/// headers.
+std::vector<std::string> confined(const fs::path& program, const fs::path& include_directory, const fs::path& directory,
+                                  const Limits& limits) {
+  const fs::path judge = executable_path().parent_path() / "autokernel-judge";
+  if (!fs::exists(judge)) return {program.string()};
+  const std::string prefix = fs::canonical(program).parent_path().parent_path(), memory = std::to_string(limits.memory_bytes);
+  return {judge, "--confine", "--read", prefix, "--read", include_directory, "--write", directory, "--memory", memory, "--", program};
+}
+
 }  // namespace
 
 CppCompiler::CppCompiler(fs::path program, fs::path include_directory, const fs::path& cache_directory)
@@ -85,14 +95,14 @@ std::vector<std::string> CppCompiler::flags() { return {std::begin(kernel_flags)
 
 CommandResult CppCompiler::run(const Source& source, const fs::path& directory, const std::string& module_name,
                                const Limits& limits) const {
-  std::vector<std::string> arguments = {program_.string()};
+  std::vector<std::string> arguments = confined(program_, include_directory_, directory, limits);
   arguments.insert(arguments.end(), std::begin(kernel_flags), std::end(kernel_flags));
   arguments.push_back("-shared");
   arguments.push_back("-I" + include_directory_.string());
   for (const auto& [name, value] : source.macros) arguments.push_back("-D" + name + "=" + value);
   arguments.insert(arguments.end(), {"kernel.cpp", "-o", module_name});
   arguments.insert(arguments.end(), std::begin(link_flags), std::end(link_flags));
-  return run_limited({.arguments = std::move(arguments), .memory_bytes = limits.memory_bytes}, limits, directory);
+  return run_limited({.arguments = std::move(arguments), .environment = {{"CCACHE_DISABLE", "1"}}}, limits, directory);
 }
 
 }  // namespace ak::compile

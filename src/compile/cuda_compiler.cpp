@@ -62,7 +62,7 @@ std::string CudaCompiler::translation_unit(const Source& source) const {
 CommandResult CudaCompiler::run(const Source&, const fs::path& directory, const std::string& module_name, const Limits& limits) const {
   ProcessOptions child = nvrtc(judge_, toolkit_);
   child.arguments.insert(child.arguments.end(), {target_, module_name, include_directory_.string()});
-  for (const fs::path& directory : toolkit_.include_directories) child.arguments.push_back(directory.string());
+  for (const fs::path& headers : toolkit_.include_directories) child.arguments.push_back(headers.string());
   child.arguments.emplace_back("--");
   child.arguments.insert(child.arguments.end(), std::begin(options), std::end(options));
   child.arguments.emplace_back("kernel.cu");

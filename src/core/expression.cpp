@@ -143,7 +143,7 @@ class Parser {
     if (name == "sizeof") return sizeof_name();
     const auto function = std::find_if(functions.begin(), functions.end(), [&](const Function& f) { return f.name == name; });
     if (function != functions.end() && accept("(")) return call(*function);
-    if (accept(".")) return property_name(std::move(name));
+    if (accept(".")) return stride_name(std::move(name));
     return named(std::move(name));
   }
 
@@ -155,10 +155,8 @@ class Parser {
     return named(std::move(name));
   }
 
-  Node property_name(std::string tensor) {
-    const std::string property = identifier();
-    if (property == "aligned") return named(std::move(tensor) + ".aligned");
-    if (property != "stride") fail("expected 'stride' or 'aligned' after '.'");
+  Node stride_name(std::string tensor) {
+    if (identifier() != "stride") fail("expected 'stride' after '.'");
     expect("(");
     skip_space();
     std::string name = std::move(tensor) + ".stride(" + identifier() + ")";

@@ -98,14 +98,14 @@ void enter_bubblewrap(const Request& request, std::span<char*> words) {
 }
 
 bool limit(const Request& request) {
-  const auto set = [](auto resource, int64_t value) {
-    const rlimit both{static_cast<rlim_t>(value), static_cast<rlim_t>(value)};
+  const auto set = [](auto resource, int64_t value) {  // never more than it is
+    rlimit now{};
+    ::getrlimit(resource, &now);
+    const rlim_t least = std::min(static_cast<rlim_t>(value), now.rlim_max);
+    const rlimit both{least, least};
     return ::setrlimit(resource, &both) == 0;
   };
-  bool all = set(RLIMIT_CORE, 0) && set(RLIMIT_FSIZE, file_bytes);
-  rlimit files{};
-  ::getrlimit(RLIMIT_NOFILE, &files);
-  all = set(RLIMIT_NOFILE, std::min<int64_t>(open_files, static_cast<int64_t>(files.rlim_max))) && all;
+  const bool all = set(RLIMIT_CORE, 0) && set(RLIMIT_FSIZE, file_bytes) && set(RLIMIT_NOFILE, open_files);
   return (request.memory_bytes == 0 || set(RLIMIT_DATA, request.memory_bytes)) && all;
 }
 

@@ -39,7 +39,7 @@ bool is_wrong(const Candidate& candidate) {
 
 }  // namespace
 
-double NullJudge::time_us(const Candidate& candidate) {
+double NullJudge::time_us(const Candidate& candidate) const {
   double us = best_us_;
   for (const kernel::Tunable& tunable : candidate.file.tunables()) {
     const double away = distance(candidate, tunable);

@@ -248,13 +248,13 @@ Judgement ProcessJudge::judge(const Candidate& candidate, const Candidate* incum
   return judgement;
 }
 
-double ProcessJudge::time_us(const Candidate& candidate) {
+std::vector<double> ProcessJudge::samples_us(const Candidate& candidate) {
   Judgement judgement;
   process_.opened();
   modules_.clear();
   if (!compiles(candidate, judgement)) throw Error("a kernel that has passed no longer compiles: " + judgement.evidence.dump());
   if (!timing(candidate, nullptr, judgement)) throw Error("a kernel that has passed cannot be timed: " + judgement.evidence.dump());
-  return judgement.median_us;
+  return judgement.evidence.at("samples_us").get<std::vector<double>>();
 }
 
 std::vector<std::string> ProcessJudge::passing_null_candidates() {

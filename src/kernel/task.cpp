@@ -93,7 +93,6 @@ Bindings Task::names(const Binding& binding) const {
   }
   for (const Tensor& tensor : tensors) {
     names["sizeof(T_" + tensor.name + ")"] = size_bytes(tensor.dtype);
-    names[tensor.name + ".aligned"] = binding.layout != "misaligned" ? 1 : 0;
     if (tensor.absent) continue;
     const std::vector<int64_t> of_tensor = strides(tensor, binding);
     for (size_t i = 0; i < of_tensor.size(); ++i) names[tensor.name + ".stride(" + std::to_string(i) + ")"] = of_tensor[i];

@@ -271,9 +271,10 @@ double Scheduler::estimated_speedup() const {
 }
 
 std::string Scheduler::why(const Standing& standing) {
-  return fmt::format(
-      "{:.1f} % of the forward, {:.1f} us a call against a floor of {:.1f} us; at the floor the model would be {:.2f}x as fast",
-      100 * standing.share, standing.best_us, standing.floor_us, standing.speedup_ceiling);
+  const std::string call = fmt::format("{:.1f} us a call against a floor of {:.1f} us", standing.best_us, standing.floor_us);
+  if (standing.speedup_ceiling <= 1) return call;  // there is no model, or nothing to win in it
+  return fmt::format("{:.1f} % of the forward, {}; at the floor the model would be {:.2f}x as fast", 100 * standing.share, call,
+                     standing.speedup_ceiling);
 }
 
 Json to_json(const Scheduler& scheduler) {

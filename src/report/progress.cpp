@@ -38,8 +38,8 @@ class Plain final : public Progress {
   void started(const std::vector<store::TaskState>& tasks, const plan::Progress&) override {
     line(fmt::format("search over {} tasks", tasks.size()));
     for (const store::TaskState& task : tasks) {
-      line(fmt::format("  {:<32} {:5.1f} % of the forward, baseline {}", task.id, task.share_percent,
-                       time_text(task.baseline ? task.baseline->best_us : 0)));
+      const std::string share = task.share_percent > 0 ? fmt::format("{:5.1f} % of the forward, ", task.share_percent) : "";
+      line(fmt::format("  {:<32} {}baseline {}", task.id, share, time_text(task.baseline ? task.baseline->best_us : 0)));
     }
   }
   void task_chosen(const store::TaskState& task, const std::string& why) override { line(fmt::format("task {}: {}", task.id, why)); }
@@ -57,8 +57,9 @@ class Plain final : public Progress {
   }
   void moved_on(const store::TaskState& task, const plan::MoveOn& why) override { line(fmt::format("left {}: {}", task.id, why.text)); }
   void finished(const std::string& why, const plan::Progress& progress) override {
-    line(fmt::format("search ended: {}; {} experiments in {}, estimated {} for the model", why, progress.experiment,
-                     duration_text(progress.seconds_elapsed), factor_text(progress.estimated_speedup)));
+    const std::string model =
+        progress.estimated_speedup > 1 ? fmt::format(", estimated {} for the model", factor_text(progress.estimated_speedup)) : "";
+    line(fmt::format("search ended: {}; {} experiments in {}{}", why, progress.experiment, duration_text(progress.seconds_elapsed), model));
   }
 
  private:

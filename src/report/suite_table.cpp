@@ -99,6 +99,14 @@ std::string suite_tsv(const std::vector<SuiteLine>& lines) {
   return text + fmt::format("geometric mean of best/ours over {} of {} rows\t{}\n", mean.count, lines.size(), number(mean.value(), 3));
 }
 
+std::string suite_text(const SuiteLine& line) {
+  const std::string name = fmt::format("{} {} {}", line.family, line.shape, line.dtype);
+  const std::optional<Ours> ours = ours_of(line.state);
+  if (!ours) return name + ": no kernel yet";
+  return fmt::format("{}: {:.2f} us, {:.3f} of the floor, {} takes {:.3f} of ours", name, ours->us, ours->us / ours->floor_us,
+                     line.state.baseline->best_kind, ours->speedup);
+}
+
 Json suite_json(const std::vector<SuiteLine>& lines) {
   Json rows = Json::array();
   for (const SuiteLine& line : lines) {

@@ -19,6 +19,9 @@ struct SuiteLine {
 /// units: microseconds; `-` where nothing was measured. A column `backend` where there are several.
 std::string suite_tsv(const std::vector<SuiteLine>& lines);
 
+/// One row in words, for whoever watches.
+std::string suite_text(const SuiteLine& line);
+
 /// The same as {"rows": […], "geometric_mean": x or null, "with_kernel": n}.
 Json suite_json(const std::vector<SuiteLine>& lines);
 

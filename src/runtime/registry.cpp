@@ -122,15 +122,17 @@ std::shared_ptr<Instance> make_cuda_instance(const Bundle& bundle, const CallSit
     throw Error("the kernel of " + bundle.directory.string() + " was made for " + bundle.architecture + ", this GPU is " + here,
                 "run `autokernel verify` of its run on this machine, which compiles it again");
   const Bindings facts = device::cuda::facts(context->device(), driver);
-  const auto make = [&](const kernel::Binding& binding, const std::string& name, std::unique_ptr<PrimaryContext> own) {
-    return std::make_unique<CudaInstance>(site, plan_of(bundle, name, binding, facts), std::move(own),
-                                          device::cuda::read_images(bundle.directory / name), weights_of(bundle.task));
+  const auto make = [&](const kernel::ConcretePlan& plan, const std::string& name, std::unique_ptr<PrimaryContext> own) {
+    return std::make_unique<CudaInstance>(site, plan, std::move(own), device::cuda::read_images(bundle.directory / name),
+                                          weights_of(bundle.task));
   };
-  std::shared_ptr<CudaInstance> instance = make(site.binding, bundle.module, std::move(context));
-  if (!bundle.unaligned_module.empty()) {
+  const kernel::ConcretePlan plan = plan_of(bundle, bundle.module, site.binding, facts);
+  std::shared_ptr<CudaInstance> instance = make(plan, bundle.module, std::move(context));
+  if (!bundle.unaligned_module.empty() || !plan.tensor_maps.empty()) {
+    const std::string& module = bundle.unaligned_module.empty() ? bundle.module : bundle.unaligned_module;
     kernel::Binding unaligned = site.binding;
     unaligned.layout = "misaligned";
-    instance->set_unaligned(make(unaligned, bundle.unaligned_module, std::make_unique<PrimaryContext>(*site.gpu, driver)));
+    instance->set_unaligned(make(plan_of(bundle, module, unaligned, facts), module, std::make_unique<PrimaryContext>(*site.gpu, driver)));
   }
   return instance;
 }

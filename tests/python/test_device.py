@@ -145,7 +145,7 @@ def test_a_baseline_on_cuda_says_what_the_host_needs(families, cuda, monkeypatch
     monkeypatch.setattr(devices, "release", lambda device: None)
     monkeypatch.setattr(devices, "in_graph", lambda call, device: (lambda: cuda.work(7), None))
     monkeypatch.setattr(baseline, "_WARM_UP_S", 0)
-    session = SimpleNamespace(loaded=None, families_directory=lambda arguments: str(families))
+    session = SimpleNamespace(loaded=None, ways=None, families_directory=lambda arguments: str(families))
     arguments = {"task": scaled_task(), "binding": {"dims": {"M": 4, "N": 6}}, "kinds": ["eager", "library"], "rounds": 2, "flush_bytes": 64}
     result = baseline.baseline(session, arguments, lambda *_: None)
     assert set(result["kinds"]) == {"eager", "library"} and result["tf32"] is False

@@ -136,6 +136,9 @@ def runs(call):
         call()
     return sum(event.count for event in profile.key_averages() if event.key.endswith("::" + kernel.name))
 assert runs(lambda: module.softmax(x)) == 1 and runs(lambda: module.softmax(rows)) == 0
+shifted = rows[:, 3:259]
+assert shifted.data_ptr() % 16 and runs(lambda: module.softmax(shifted)) == 1
+torch.testing.assert_close(module.softmax(shifted), torch.softmax(shifted, -1))
 torch.testing.assert_close(module.softmax(x), torch.softmax(x, -1))
 kernels.replace_kernel_forward_from_hub(nn.Softmax, "Softmax")
 (variant,) = (tree / "build").iterdir()
@@ -157,7 +160,8 @@ def test_triton_tree_runs_by_the_interpreter_in_a_layer_too(tmp_path):
     pytest.importorskip("triton")
     entry = softmax_entry(backend="triton")
     launch = {"kernel": "softmax_rows", "grid": [64, 1, 1], "constexprs": {"BLOCK": 256, "NUM_WARPS": 4},
-              "arguments": [{"tensor": "x"}, {"tensor": "out"}, {"scratch": "room"}, {"null": "mask"}, {"int": 256}, {"int": 512}, {"int": 256}, {"float": 1.0}]}
+              "arguments": [{"aligned": True, "tensor": "x"}, {"aligned": True, "tensor": "out"}, {"scratch": "room"}, {"null": "mask"}, {"int": 256}, {"int": 512},
+                            {"int": 256}, {"float": 1.0}]}
     scratch = [{"name": "room", "bytes": 256, "zeroed": False, "per_worker": False}]
     entry.update(kernel_file="kernel.py", kernel_text=TRITON, point={"NUM_STAGES": 0}, scratch_dtypes={"room": "float32"},
                  plan={"launches": [launch], "prepare": [], "scratch": scratch})

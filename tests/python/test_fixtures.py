@@ -227,3 +227,24 @@ def test_spelled_and_reference_agree_on_the_tensors_of_the_baseline(families):
     tensors = fixtures.build_inputs(task, {"dims": {"M": 4, "N": 6}, "seed": 2})
     spelled = baseline._spelled(task, tensors, "eager")()
     torch.testing.assert_close(spelled.t(), task.reference(tensors)[0])
+
+
+def test_what_was_compiled_for_the_last_task_is_kept(families, monkeypatch):
+    session, compiles = Session(families), []
+    monkeypatch.setattr(torch, "compile", lambda function, **_: compiles.append(function) or function)
+    arguments = {"task": scaled_task(spelling="centred"), "binding": {"dims": {"M": 6, "N": 10}}, "kinds": ["eager", "compile"], "rounds": 2}
+    for _ in range(2):
+        assert set(baseline.baseline(session, arguments, quiet)["kinds"]) == {"eager", "compile"}
+    assert len(compiles) == 1
+    baseline.baseline(session, {**arguments, "binding": {"dims": {"M": 4, "N": 10}}}, quiet)
+    assert len(compiles) == 2
+
+
+def test_compiling_ahead_keeps_no_choice_that_was_timed_meanwhile(families, monkeypatch):
+    from torch._inductor.runtime.autotune_cache import AutotuneCache
+
+    save, seen = AutotuneCache.save, []
+    monkeypatch.setattr(torch, "compile", lambda function, **_: seen.append(AutotuneCache.save is save) or function)
+    arguments = {"tasks": [{"task": scaled_task(spelling="centred"), "binding": {"dims": {"M": 6, "N": 10}}}], "kinds": ["compile"], "device": "cpu"}
+    assert baseline.compile_ahead(Session(families), arguments, quiet) == {"tasks": 1, "failed": 0}
+    assert seen == [False] and AutotuneCache.save is save

@@ -31,7 +31,7 @@ def ask(checkout, tmp_path):
                    "precision": "float32", "experiments": 1, "program": "", "evaluation_s": evaluation_s, "json": True}
         command = [sys.executable, "-m", "autokernel.kernelbench", json.dumps(request)]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "python")}
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=900, env=environment)
         assert done.returncode == 0, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]
 

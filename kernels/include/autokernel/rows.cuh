@@ -48,7 +48,7 @@ struct BlockTeam {
       : thread(static_cast<int>(threadIdx.x)), threads(block_size() * blocks), rooms_(rooms) {
     if constexpr (blocks > 1) {
       thread += cluster_rank() * block_size();
-      cluster_sync();
+      cluster_arrive();  // all have begun when the first reduction has waited, which each team makes
     }
   }
   template <class Op, class V>
@@ -65,6 +65,7 @@ struct BlockTeam {
   static constexpr int few_warps = 8;  // so few are joined by every thread, and not by a warp
   Rooms<blocks>& rooms_;
   int turn_ = 0;
+  bool begun_ = blocks == 1;
 
   __device__ __forceinline__ static int block_size() { return size > 0 ? size : static_cast<int>(blockDim.x); }
 
@@ -81,6 +82,8 @@ struct BlockTeam {
   template <class Op, class V>
   __device__ __forceinline__ V over_blocks(V value) {
     V* const parts = reinterpret_cast<V*>(rooms_.of_blocks[turn_]);
+    if (!begun_) cluster_wait();
+    begun_ = true;
     if (threadIdx.x < blocks) store_to_block(parts + cluster_rank(), static_cast<int>(threadIdx.x), value);
     cluster_sync();
     return join_all<Op, blocks>(parts);

@@ -88,7 +88,7 @@ def _triton_plan(kernel):
 
 
 def _triton_launch(launch):
-    arguments = [("value", None) if kind == "null" else (kind, value) for argument in launch["arguments"] for kind, value in argument.items()]
+    arguments = [("value", None) if kind == "null" else (kind, value) for argument in launch["arguments"] for kind, value in argument.items() if kind != "aligned"]
     fields = {"kernel": launch["kernel"], "grid": launch["grid"], "arguments": arguments, "constexprs": launch.get("constexprs", {})}
     return repr(fields)
 

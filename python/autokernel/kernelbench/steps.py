@@ -248,18 +248,18 @@ def _kb(run, problem, options):
 
 
 def _strict(run, problem, options):
-    arguments = (run.solution(problem.level, problem.number), problem.path, options.device, options.precision)
+    arguments = (run.solution(problem.level, problem.number), problem.path, options.device, options.precision, options.evaluation_s)
     answer = _isolated(run, problem, judge_strictly, arguments, _STRICT_S)
     return answer["result"] if "result" in answer else {"verdict": "failed_environment", "reason": answer["text"]}
 
 
-def judge_strictly(solution, reference, device, precision):
-    """Our judge's verdict on a solution in Python (docs/formats/solution.md)."""
+def judge_strictly(solution, reference, device, precision, load_s):
+    """Our judge's verdict on a solution in Python (docs/formats/solution.md), which may take `load_s` to load."""
     try:
         from autokernel.solution import judge_solution
     except ImportError:
         return {"verdict": "unavailable", "reason": "this installation has no judge of solutions in Python"}
     try:
-        return judge_solution(solution, reference, device=device, dtype=None if precision == "float32" else precision)
+        return judge_solution(solution, reference, device=device, dtype=None if precision == "float32" else precision, limits={"load_seconds": load_s})
     except WorkerError as error:
         return {"verdict": "failed_environment", "reason": error.message}

@@ -68,6 +68,16 @@ TEST_F(Compiler, a_source_without_end_is_stopped) {
   EXPECT_FALSE(result.log.empty());
 }
 
+TEST_F(Compiler, a_source_gets_no_file_but_the_systems_and_our_headers) {
+  const TemporaryDirectory elsewhere("autokernel-secret-");
+  const std::string file = (elsewhere.path() / "secret").string();
+  write_file(file, "int secret;\n");
+  const Result own = compiler.compile({"asm(\".incbin \\\"kernel.cpp\\\"\");\n", {}});
+  EXPECT_TRUE(own.compiled) << own.log;
+  EXPECT_FALSE(compiler.compile({"#include \"" + file + "\"\n", {}}).compiled);
+  EXPECT_FALSE(compiler.compile({"asm(\".incbin \\\"" + file + "\\\"\");\n", {}}).compiled);
+}
+
 TEST_F(Compiler, many_at_once_keep_their_order) {
   std::vector<Source> sources;
   for (int i = 0; i < 5; ++i) sources.push_back({i == 3 ? "broken" : source, {{"T", "float"}, {"VALUE", std::to_string(i)}}});

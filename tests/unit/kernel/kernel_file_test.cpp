@@ -186,7 +186,7 @@ box = ["1", "64"]
 tensor = "out"
 box = ["1"]
 [[variant]]
-when = "!x.aligned"
+when = "!aligned"
 [[variant.launch]]
 kernel = "plain"
 grid = ["M"]

@@ -11,6 +11,7 @@
 #include "core/file.h"
 #include "fakes/recording_driver.h"
 #include "runtime/call_site.h"
+#include "runtime/cuda_instance.h"
 
 namespace ak::runtime {
 namespace {
@@ -107,6 +108,46 @@ TEST_F(RegistryTest, a_kernel_for_a_gpu_opens_on_the_gpu_of_the_call) {
   const int64_t number = registry_.open(directory_.path().string(), on(0).dump(), surroundings_);
   EXPECT_EQ(registry_.find(number)->device_type(), DeviceType::cuda);
   EXPECT_THAT(error_of(on(1)), HasSubstr("cannot find the GPU"));
+}
+
+struct NoMemory : Caller {
+  void* take(int64_t) override { return nullptr; }
+  std::shared_ptr<void> keep(size_t) override { return nullptr; }
+};
+
+TEST_F(RegistryTest, a_plan_of_tensor_maps_has_another_for_tensors_that_begin_anywhere) {
+  write_bundle("autokernel.bundle/1", "cuda", "sm_90");
+  write_file(directory_.path() / "kernel.so", fakes::cubin());
+  write_file(directory_.path() / "kernel.cpp", R"(/*autokernel
+family = "copy"
+backend = "cuda"
+[tensormap.boxes]
+tensor = "x"
+box = ["4"]
+[[variant]]
+when = "!aligned"
+[[variant.launch]]
+kernel = "plain"
+grid = ["1"]
+args = ["x", "out"]
+[[launch]]
+kernel = "boxed"
+grid = ["1"]
+args = ["boxes", "out"]
+*/
+)");
+  fakes::recording().kernels["boxed"] = {{128, 8}};
+  fakes::recording().kernels["plain"] = {{8, 8}};
+  const auto instance = registry_.find(registry_.open(directory_.path().string(), on(0).dump(), surroundings_));
+  NoMemory caller;
+  for (const uintptr_t x : {0x1000, 0x1004}) {
+    void* const input = reinterpret_cast<void*>(x);
+    void* const output = reinterpret_cast<void*>(uintptr_t{0x2000});
+    dynamic_cast<CudaInstance&>(*instance).call({&input, 1}, {&output, 1}, nullptr, caller);
+  }
+  ASSERT_EQ(fakes::recording().launches.size(), 2u);
+  EXPECT_EQ(fakes::recording().launches[0].kernel, "boxed");
+  EXPECT_EQ(fakes::recording().launches[1].kernel, "plain");
 }
 
 TEST_F(RegistryTest, a_call_on_another_kind_of_device) {

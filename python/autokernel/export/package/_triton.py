@@ -6,11 +6,14 @@ import torch
 
 COMPILER = {"NUM_WARPS": "num_warps", "NUM_STAGES": "num_stages", "NUM_CTAS": "num_ctas", "MAXNREG": "maxnreg"}  # 0: the compiler's default
 
+ALIGNMENT_BYTES = 16  # what Triton is told of pointers
+
 
 def define(name, kernel, plan):
     """Define the operator `name` for a kernel. `plan`: its module, launches, scratch and constants."""
 
-    def launch(*inputs: torch.Tensor):
+    def launch(*given: torch.Tensor):
+        inputs = [_aligned(tensor, spec) for tensor, spec in zip(given, kernel.inputs)]
         outputs = [torch.empty_strided(spec.shape, spec.strides, dtype=spec.dtype, device=inputs[0].device) for spec in kernel.outputs]
         named = dict(zip((spec.name for spec in kernel.inputs + kernel.outputs), [*inputs, *outputs]))
         for each in plan["scratch"]:
@@ -27,6 +30,13 @@ def define(name, kernel, plan):
     library.define(f"{operator}({arguments}) -> {results}")
     library.impl(operator, launch, "CPU" if kernel.device == "cpu" else "CUDA")
     _LIBRARIES.append(library)
+
+
+def _aligned(tensor, spec):
+    """The tensor, or a copy of it where a plan for aligned memory could not take it."""
+    if tensor.data_ptr() % ALIGNMENT_BYTES == 0:
+        return tensor
+    return torch.empty_strided(spec.shape, spec.strides, dtype=spec.dtype, device=tensor.device).copy_(tensor)
 
 
 _LIBRARIES = []  # an operator lives as long as the library that defined it
