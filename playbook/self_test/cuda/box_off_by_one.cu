@@ -1,6 +1,6 @@
 #include <autokernel/tensor_map.cuh>
 
-// Boxes of 8 rows and 32 columns, the planted ones taken a column further on.
+// Boxes of 8 rows and 32 columns, the planted ones taken a row further on.
 extern "C" __global__ void scale_boxes(const __grid_constant__ ak::TensorMap boxes, const float* weight, float* out, int64_t M, int64_t N,
                                        int64_t out_row) {
   __shared__ __align__(128) float box[8][32];
@@ -13,7 +13,7 @@ extern "C" __global__ void scale_boxes(const __grid_constant__ ak::TensorMap box
   __syncthreads();
   if (threadIdx.x == 0) {
     ak::arrive_and_expect(&barrier, sizeof box);
-    ak::load_box(box, boxes, &barrier, row, column + PLANTED);
+    ak::load_box(box, boxes, &barrier, row + PLANTED, column);
   }
   ak::wait_for_phase(&barrier, 0);
   const int i = threadIdx.x / 32, j = threadIdx.x % 32;

@@ -181,11 +181,11 @@ TEST(Disagreement, is_beyond_the_noise_of_the_clocks_and_more_than_they_may_diff
     for (int i = 0; i < count; ++i) made.push_back({100, true, 100 + shift + spread * (i % 2 == 0 ? 1 : -1)});
     return made;
   };
-  EXPECT_TRUE(disagreement(samples(4, 0.3, 20)));
-  EXPECT_TRUE(disagreement(samples(-4, 0.3, 20)));
-  EXPECT_FALSE(disagreement(samples(2, 0.3, 20))) << "2.5 us of 100 are allowed";
-  EXPECT_FALSE(disagreement(samples(4, 10, 20))) << "the clocks' own noise is larger";
-  EXPECT_FALSE(disagreement(samples(4, 0.3, 5))) << "too few to say";
+  EXPECT_TRUE(disagreement(samples(6, 0.3, 20)));
+  EXPECT_TRUE(disagreement(samples(-6, 0.3, 20)));
+  EXPECT_FALSE(disagreement(samples(4, 0.3, 20))) << "4.5 us of 100 are allowed";
+  EXPECT_FALSE(disagreement(samples(6, 10, 20))) << "the clocks' own noise is larger";
+  EXPECT_FALSE(disagreement(samples(6, 0.3, 5))) << "too few to say";
   EXPECT_FALSE(disagreement(std::vector<Sample>(20, {100, true, 0}))) << "there is no second clock";
 }
 
