@@ -69,6 +69,16 @@ struct Request {
   throw Error("cannot start " + words[0] + ": " + ::strerror(errno));
 }
 
+/// Whether a directory is there inside, where /tmp is another.
+bool is_visible(const fs::path& directory, const Request& request) {
+  const auto holds = [&](const fs::path& outer) {
+    const fs::path within = directory.lexically_relative(outer);
+    return !within.empty() && *within.begin() != "..";
+  };
+  return !holds("/tmp") || std::any_of(request.read.begin(), request.read.end(), holds) ||
+         std::any_of(request.write.begin(), request.write.end(), holds);
+}
+
 /// The command up to the program. On a GPU the devices and the process ids stay, which the driver's shared memory goes by.
 std::vector<std::string> bubblewrap(const std::string& program, const Request& request) {
   std::vector<std::string> words = {program, "--die-with-parent", "--unshare-net", "--unshare-uts", "--ro-bind", "/", "/"};
@@ -79,9 +89,11 @@ std::vector<std::string> bubblewrap(const std::string& program, const Request& r
     add({"--unshare-ipc", "--unshare-pid", "--dev", "/dev", "--proc", "/proc"});
   }
   add({"--tmpfs", "/tmp"});
+  const std::string self = executable_path().string();
+  add({"--ro-bind", self, self});  // which may lie in /tmp
   for (const std::string& path : request.read) add({"--ro-bind-try", path, path});
   for (const std::string& path : request.write) add({"--bind", path, path});
-  add({"--chdir", fs::current_path().string(), "--"});
+  add({"--chdir", is_visible(fs::current_path(), request) ? fs::current_path().string() : "/", "--"});
   return words;
 }
 
