@@ -226,6 +226,9 @@ struct CommandLine {
     bench.add_option("--families", options.rows.families, "of the suite, only these")->delimiter(',')->needs(suite);
     bench.add_option("--dtype", options.rows.dtypes, "of the suite, instead of its own")->delimiter(',')->needs(suite);
     bench.add_option("--shapes", options.rows.shapes, "of the suite, only these: 8192x8192,4096x1024")->delimiter(',')->needs(suite);
+    bench.add_option("--backend", options.request.backend, "of the suite: cpu, cuda, triton, both (a row each) or auto (the device's)")
+        ->capture_default_str()
+        ->needs(suite);
     bench.add_option("--trials", options.trials, "of the suite, at most so many a row")->check(not_negative)->needs(suite);
     bench.add_flag("--fresh", options.fresh, "of the suite: start again in a new directory")->needs(suite);
   }

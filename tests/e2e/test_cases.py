@@ -95,6 +95,11 @@ def bench(request, tmp_path_factory):
     made.judge.close()
 
 
+def holds(condition, options):
+    """A condition on the options of a family, as in family.toml."""
+    return bool(eval(condition.replace("&&", " and ").replace("||", " or "), {}, dict(options)))
+
+
 class Bench:
     """A judge, and what it takes to have a case judged."""
 
@@ -110,7 +115,7 @@ class Bench:
         dtype = DTYPES[next(iter(inputs.values())).dtype]
         dims, tensors = {}, []
         for tensor in table["tensor"]:
-            absent = not options.get(tensor.get("optional"), 1)
+            absent = "optional" in tensor and not holds(tensor["optional"], options)
             tensors.append({"name": tensor["name"], "role": tensor["role"], "dtype": tensor.get("dtype", dtype), "shape": tensor["shape"]} | ({"absent": True} if absent else {}))
             if tensor["name"] in inputs:
                 dims.update(zip(tensor["shape"], inputs[tensor["name"]].shape))
@@ -157,9 +162,9 @@ class Bench:
             text = (f"#include <cuda_fp16.h>\nextern \"C\" __global__ void {name}({CUDA[dtype]}* out, long long n) {{\n  const float table[] = {{{literals}}};\n"
                     f"  for (long long i = threadIdx.x; i < n; i += 256) out[i] = table[i % {len(values)}];\n}}\n")
             threads = 256
-        launch = {"kernel": name, "grid": [1, 1, 1], "block": [threads, 1, 1], "cluster": [1, 1, 1], "shared": 0, "overlap": False, "cooperative": False,
+        launch = {"kernel": name, "grid": [1, 1, 1], "block": [threads, 1, 1], "cluster": [1, 1, 1], "shared": 0, "overlap": False, "cooperative": False, "image": 0,
                   "arguments": [{"tensor": tensor["name"]}, {"int": tensor["elements"]}]}
-        return {"module": self.compile(self.directory, text), "launches": [launch], "prepare": [], "scratch": []}
+        return {"module": self.compile(self.directory, text), "launches": [launch], "prepare": [], "scratch": [], "tensor_maps": []}
 
 
 def write_fixture(task, case, inputs, right, directory):
