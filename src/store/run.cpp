@@ -66,7 +66,15 @@ struct Run::State {
   }
 
   void replay(const std::vector<Json>& records) {
-    for (const Json& record : records) replay(record);
+    for (size_t i = 0; i < records.size(); ++i) {
+      try {
+        replay(records[i]);
+      } catch (const Json::exception& error) {  // each record is whole: another version wrote it
+        throw Error(fmt::format("record {} of {} is not as this version writes it: {}", i + 1, (directory / "journal.jsonl").string(),
+                                error.what()),
+                    "go on with the version that began the run, or start another: --fresh, or another --run-dir");
+      }
+    }
   }
 
   void replay(const Json& record) {

@@ -157,6 +157,21 @@ TEST_F(StoreTest, RefusesAnotherRequestAndAnotherFormat) {
   }
 }
 
+TEST_F(StoreTest, ARecordOfAnotherVersionIsNamedAndKept) {
+  { store::Run run = with_task(); }
+  const fs::path path = directory_.path() / "run" / "journal.jsonl";
+  { Journal::open(path).append({{"type", "trial"}, {"task", "softmax_12345678"}}); }
+  const std::string before = read_file(path);
+  try {
+    open();
+    ADD_FAILURE() << "it opened";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("record 4 of"), std::string::npos) << error.what();
+    EXPECT_NE(error.what_to_do().find("--fresh"), std::string::npos);
+  }
+  EXPECT_EQ(read_file(path), before);
+}
+
 TEST_F(StoreTest, UnknownTasksAreNamedWithTheKnown) {
   store::Run run = with_task();
   try {
