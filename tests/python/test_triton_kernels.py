@@ -24,7 +24,7 @@ DIMS = {  # of what a model has, for the compiler alone
     "matmul": {"M": 4096, "N": 4096, "K": 4096},
     "reduce": {"OUTER": 4096, "N": 4096, "INNER": 1},
     "rmsnorm": {"M": 4096, "N": 4096},
-    "rotary_embedding": {"B": 1, "H": 32, "S": 2048, "D": 128, "C": 64},
+    "rotary_embedding": {"B": 1, "H": 32, "G": 32, "S": 2048, "D": 128, "C": 64},
     "softmax": {"M": 4096, "N": 4096},
 }
 

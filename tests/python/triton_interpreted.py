@@ -92,15 +92,17 @@ def laid_out(shape, layout, dtype):
 
 
 def differences(kernel, tensors, options):
-    """Of each output: the largest error against float64, as a part of the element and of the mean; infinite where NaN are elsewhere."""
+    """Of each output: the largest error against float64, as a part of the element, the mean and the least normal number; infinite where NaN are elsewhere."""
     outputs = [t["name"] for t in kernel.family["tensor"] if t["role"] == "output" and tensors[t["name"]] is not None]
     inputs = {n: t.double() if t is not None and t.is_floating_point() else t for n, t in tensors.items() if n not in outputs}
     known = {**inputs, **kernel.family.get("scalars", {}), **kernel.family.get("options", {}), **options}
     expected = kernel.reference(**{name: known[name] for name in inspect.signature(kernel.reference).parameters if name in known})
     found = {}
     for name, wanted in zip(outputs, expected if isinstance(expected, tuple) else (expected,)):
+        kind = tensors[name].dtype
+        least = torch.finfo(kind).smallest_normal if kind.is_floating_point else 1
         got, wanted = tensors[name].double(), wanted.double()
-        error = ((got - wanted).abs() / (wanted.abs() + wanted.abs().nanmean() + 1e-30)).nan_to_num(0)
+        error = ((got - wanted).abs() / (wanted.abs() + wanted.abs().nanmean() + least)).nan_to_num(0)
         same = got.shape == wanted.shape and bool((got.isnan() == wanted.isnan()).all())
         found[name] = (error.max().item() if error.numel() else 0.0) if same else math.inf
     return found
