@@ -222,7 +222,7 @@ def test_a_bundle_serves_the_device_of_its_backend(tmp_path, backend, serves):
     task = {"tensors": [{"name": name, "role": role, "dtype": "float32"} for name, role in (("x", "data"), ("out", "output"))],
             "family": "f", "options": {}, "scalars": {}, "workload": [{"dims": {"M": 3}}]}
     (tmp_path / "bundle.json").write_text(
-        str({"schema": bundles.SCHEMA, "task": task, "backend": backend, "us": 1, "replaces_us": 2}).replace("'", '"')
+        str({"schema": bundles.SCHEMA, "task": task, "kernel_file": "kernel", "module": "module", "architecture": "", "backend": backend, "us": 1, "replaces_us": 2}).replace("'", '"')
     )
     region = {"family": "f", "options": {}, "scalars": {}, "inputs": {"x": "a"}, "outputs": {"out": "b"}, "constants": [], "dims": {"M": 3}, "strides": {}}
     for device in ("cpu", "cuda"):
