@@ -117,6 +117,13 @@ std::optional<kernel::ConcretePlan> ProcessJudge::plan(const Candidate& candidat
   return kernel::make_concrete(candidate.file, task_, binding, candidate.point, facts);
 }
 
+kernel::ConcretePlan ProcessJudge::fitting_plan(const Candidate& candidate, const kernel::Binding& binding) const {
+  auto fitting = plan(candidate, binding);
+  if (!fitting)
+    throw Error("a kernel that has passed no longer fits its task: a `require` of " + candidate.file.origin() + " does not hold");
+  return *std::move(fitting);
+}
+
 std::optional<Json> ProcessJudge::ready(const Candidate& candidate, const kernel::ConcretePlan& plan, const kernel::Binding& binding,
                                         Judgement& judgement) {
   const auto module = compile(candidate, binding, judgement);
@@ -189,12 +196,12 @@ bool ProcessJudge::timing(const Candidate& candidate, const Candidate* incumbent
   const StageCase timed = smoke_case(task_);
   const CaseFixture& fixture = fixtures_.get(timed.test_case);
   Json arguments = request(fixture);
-  arguments["candidate"] = *ready(candidate, *plan(candidate, fixture.binding), fixture.binding, judgement);
+  arguments["candidate"] = *ready(candidate, fitting_plan(candidate, fixture.binding), fixture.binding, judgement);
   arguments["incumbent"] = Json();
   if (incumbent != nullptr) {
     Judgement its_own;
     const auto own_modules = std::exchange(modules_, {});
-    auto json = ready(*incumbent, *plan(*incumbent, fixture.binding), fixture.binding, its_own);
+    auto json = ready(*incumbent, fitting_plan(*incumbent, fixture.binding), fixture.binding, its_own);
     modules_ = own_modules;
     if (!json) throw Error("the incumbent no longer compiles: " + its_own.evidence.dump());
     arguments["incumbent"] = std::move(*json);

@@ -55,6 +55,8 @@ class ProcessJudge final : public Judge {
   void compile_later_stages(const Candidate& candidate, Judgement& judgement) const;
   /// Nothing where a `require` excludes the binding.
   std::optional<kernel::ConcretePlan> plan(const Candidate& candidate, const kernel::Binding& binding) const;
+  /// errors: a `require` excludes the binding, as it may on another device than the one where the candidate passed.
+  kernel::ConcretePlan fitting_plan(const Candidate& candidate, const kernel::Binding& binding) const;
   /// The plan as the judge's process takes it, with its module; nothing, and the verdict, where it does not compile.
   std::optional<Json> ready(const Candidate& candidate, const kernel::ConcretePlan& plan, const kernel::Binding& binding,
                             Judgement& judgement);

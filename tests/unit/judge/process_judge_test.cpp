@@ -80,6 +80,16 @@ TEST(ProcessJudge, keeps_reverts_and_rejects) {
   EXPECT_GT(median(bed.judge.samples_us(fast)), 0);
 }
 
+TEST(ProcessJudge, an_incumbent_that_fits_no_longer_is_an_error_that_says_so) {
+  Bed bed;
+  const Candidate honest = Bed::candidate(honest_body), elsewhere = Bed::candidate(honest_body, "require = [\"N == 5\"]\n");
+  const Judgement against = bed.judge.judge(honest, &elsewhere);
+  EXPECT_EQ(against.verdict, Verdict::failed_environment);
+  EXPECT_NE(against.evidence["message"].get<std::string>().find("no longer fits its task"), std::string::npos);
+  EXPECT_THROW(bed.judge.samples_us(elsewhere), Error);
+  EXPECT_EQ(bed.judge.judge(honest, nullptr).verdict, Verdict::kept);
+}
+
 TEST(ProcessJudge, a_fault_at_one_size_is_found_in_its_stage) {
   Bed bed;
   const Judgement edge = bed.judge.judge(Bed::candidate(honest_body + "if (N == 5) out[N] = 0;"), nullptr);
