@@ -1,8 +1,12 @@
 // The three places, in order.
 #include "bridge/python.h"
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <sstream>
 
 #include "core/error.h"
@@ -31,6 +35,19 @@ std::map<std::string, std::string> python_environment() {
           {"AUTOKERNEL_FAMILIES", (home / "kernels").string()},
           {"PYTHONUNBUFFERED", "1"},
           {"TORCHINDUCTOR_AUTOTUNE_IN_SUBPROC", "1"}};  // a choice of max-autotune that faults costs a child's context, not the worker's
+}
+
+void become_python(const std::string& module, const std::vector<std::string>& arguments,
+                   const std::map<std::string, std::string>& environment) {
+  std::vector<std::string> words = {find_python().string(), "-m", module};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  for (const auto& [name, value] : python_environment()) ::setenv(name.c_str(), value.c_str(), 1);
+  for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 0);
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  ::execv(pointers[0], pointers.data());
+  throw Error("cannot start " + words[0] + ": " + std::strerror(errno), "`autokernel doctor` says what is here");
 }
 
 std::vector<std::filesystem::path> python_package(const std::string& name) {

@@ -46,10 +46,6 @@ std::string home() {
   return named == nullptr || *named == '\0' ? "/tmp" : named;
 }
 
-bool within(const fs::path& path, const fs::path& directory) {
-  return !path.lexically_relative(directory).empty() && *path.lexically_relative(directory).begin() != "..";
-}
-
 }  // namespace
 
 ProcessOptions confined(const std::vector<std::string>& words, const View& view) {
@@ -58,7 +54,7 @@ ProcessOptions confined(const std::vector<std::string>& words, const View& view)
   add_system(line);
   add(line, {"--tmpfs", home()});
   for (const fs::path& path : view.read_only) {
-    if (!within(path, "/usr")) add(line, {"--ro-bind-try", path.string(), path.string()});
+    if (!lies_within(path, "/usr")) add(line, {"--ro-bind-try", path.string(), path.string()});
   }
   for (const fs::path& path : view.read_write) add(line, {"--bind-try", path.string(), path.string()});
   const std::string program = std::string(View::programs) + "/autokernel";

@@ -26,24 +26,12 @@ using judge::Verdict;
 constexpr int trials_a_twin = 10;
 constexpr double most_growth_mb = 32, most_device_growth_mb = 64;  // caches of the allocator and of the driver
 
-/// The parent of a process; 0 where it is gone.
-pid_t parent_of(const std::string& pid) {
-  const auto status = read_file_if_exists("/proc/" + pid + "/stat");
-  const size_t name_end = status ? status->rfind(')') : std::string::npos;
-  if (name_end == std::string::npos) return 0;
-  std::istringstream rest(status->substr(name_end + 1));
-  std::string state;
-  pid_t parent = 0;
-  rest >> state >> parent;
-  return parent;
-}
-
 int64_t descendants_of(pid_t ancestor) {
   int64_t count = 0;
   for (const auto& entry : fs::directory_iterator("/proc")) {
-    const std::string name = entry.path().filename();
-    if (std::atoi(name.c_str()) <= 0 || parent_of(name) != ancestor) continue;
-    count += 1 + descendants_of(std::atoi(name.c_str()));
+    const pid_t process = std::atoi(entry.path().filename().c_str());
+    if (process <= 0 || parent_of(process) != ancestor) continue;
+    count += 1 + descendants_of(process);
   }
   return count;
 }

@@ -53,7 +53,7 @@ Json compile_winner(Session& session, const kernel::Task& task, const kernel::Ke
 /// {scratch: its dtype}: a pointer of a Triton kernel has one.
 Json scratch_dtypes(const kernel::KernelFile& file, const kernel::Task& task) {
   Json dtypes = Json::object();
-  for (const kernel::Scratch& each : file.scratch()) dtypes[each.name] = each.dtype == "T" ? std::string(name_of(task.dtype)) : each.dtype;
+  for (const kernel::Scratch& each : file.scratch()) dtypes[each.name] = name_of(dtype_of(each, task));
   return dtypes;
 }
 

@@ -12,7 +12,6 @@
 #include "cli/worker_fixtures.h"
 #include "core/error.h"
 #include "core/file.h"
-#include "device/cuda/driver.h"
 #include "graph/region.h"
 #include "judge/statistic.h"
 #include "report/progress.h"
@@ -152,8 +151,7 @@ std::string judge_rate_text(const Json& result) {
 }
 
 Exit judge_rate(const Options& options) {
-  const std::string& asked = options.request.device;
-  const std::string device = asked != "auto" ? asked : device::cuda::count() > 0 ? "cuda" : "cpu";
+  const std::string device = device_or_here(options.request.device);
   if (device != "cpu" && device != "cuda") throw Error("there is no judge for the device '" + device + "'", "use --device cpu or cuda");
   listen_for_stop();
   const SystemClock clock;

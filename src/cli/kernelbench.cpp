@@ -1,11 +1,7 @@
 // The problems are Python files, so Python works on them; it starts `autokernel run` for each search.
 #include "cli/kernelbench.h"
 
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -13,7 +9,6 @@
 #include "core/dtype.h"
 #include "core/error.h"
 #include "core/file.h"
-#include "device/cuda/driver.h"
 #include "judge/judge_process.h"
 
 namespace ak::cli {
@@ -25,7 +20,7 @@ constexpr int64_t default_experiments = 100;
 constexpr const char* default_directory = "autokernel-runs/kernelbench";
 
 std::string settled_backend(const std::string& backend) {
-  if (backend == "auto") return device::cuda::count() > 0 ? "cuda" : "cpu";
+  if (backend == "auto") return device_or_here(backend);
   static const std::set<std::string> known = {"cpu", "cuda", "triton", "both"};
   if (!known.contains(backend)) throw Error("there is no backend '" + backend + "'", "use --backend cpu, cuda, triton, both or auto");
   return backend;
@@ -53,21 +48,11 @@ Json request_of(const Options& options) {
           {"json", options.json}};
 }
 
-void set_environment() {
-  std::string path = (home_directory() / "python").string();
-  if (const char* ours = std::getenv("PYTHONPATH"); ours != nullptr && *ours != '\0') path += ":" + std::string(ours);
-  ::setenv("PYTHONPATH", path.c_str(), 1);
-  ::setenv("AUTOKERNEL_HOME", home_directory().c_str(), 1);
-  ::setenv("AUTOKERNEL_JUDGE", judge::judge_beside_program().c_str(), 0);
-}
-
 }  // namespace
 
 Exit kernelbench(Options& options) {
-  const std::string python = bridge::find_python().string(), request = request_of(options).dump();
-  set_environment();
-  ::execl(python.c_str(), python.c_str(), "-m", "autokernel.kernelbench", request.c_str(), nullptr);
-  throw Error("cannot start " + python + ": " + std::strerror(errno), "`autokernel doctor` says what is here");
+  bridge::become_python("autokernel.kernelbench", {request_of(options).dump()},
+                        {{"AUTOKERNEL_HOME", home_directory().string()}, {"AUTOKERNEL_JUDGE", judge::judge_beside_program().string()}});
 }
 
 }  // namespace ak::cli

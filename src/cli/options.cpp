@@ -37,8 +37,7 @@ void settle_device(store::RunRequest& request) {
   if (known == device_of.end() && request.backend != "auto")
     throw Error("this version has no backend '" + request.backend + "'", "use --backend cpu, cuda, triton, both or auto");
   if (request.device == "auto") {
-    const bool gpu = known != device_of.end() ? known->second == "cuda" : device::cuda::count() > 0;
-    request.device = gpu ? "cuda" : "cpu";
+    request.device = known != device_of.end() ? known->second : device_or_here("auto");
   }
   if (request.device != "cpu" && request.device != "cuda" && request.device != "null")
     throw Error("unknown device '" + request.device + "'", "use cpu, cuda, null or auto");
@@ -67,6 +66,11 @@ fs::path newest_run(const fs::path& parent) {
 }
 
 }  // namespace
+
+std::string device_or_here(const std::string& device) {
+  if (device != "auto") return device;
+  return device::cuda::count() > 0 ? "cuda" : "cpu";
+}
 
 void settle_request(Options& options) {
   store::RunRequest& request = options.request;

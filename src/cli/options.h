@@ -43,6 +43,9 @@ struct Options {
 /// Exit codes (docs/formats/command-line.md).
 enum class Exit : int { done = 0, failed = 1, usage = 2, not_kept = 3, environment = 4, does_not_hold = 5, interrupted = 130 };
 
+/// What was asked for; `auto` is the GPU where there is one, else the CPU.
+std::string device_or_here(const std::string& device);
+
 /// Check what was asked and fill in what `auto` means.
 /// errors: a shape that is no list of positive integers, an unknown dtype, device or backend, a device that is not there.
 void settle_request(Options& options);

@@ -28,11 +28,8 @@ ExitStatus status_of(const Json& reply) {
 
 }  // namespace
 
-TritonCompiler::TritonCompiler(const std::filesystem::path& cache_directory, std::string architecture,
-                               std::map<std::string, std::string> environment)
-    : Compiler(cache_directory, "kernel.py", ".triton"),
-      architecture_(std::move(architecture)),
-      server_(std::make_unique<TritonServer>(std::move(environment))) {
+TritonCompiler::TritonCompiler(const std::filesystem::path& cache_directory, std::string architecture)
+    : Compiler(cache_directory, "kernel.py", ".triton"), architecture_(std::move(architecture)), server_(std::make_unique<TritonServer>()) {
   version_ = "Triton " + server_->version();
   identity_ = version_ + architecture_ + content_of_compiler();
 }

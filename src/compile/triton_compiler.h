@@ -11,10 +11,9 @@ namespace ak::compile {
 /// Compiles to modules of cubins with what launching them takes (docs/formats/triton.md). No GPU is needed.
 class TritonCompiler final : public Compiler {
  public:
-  /// `architecture`: "sm_90". `environment`: added to ours, for the server.
+  /// `architecture`: "sm_90".
   /// errors: see TritonServer.
-  TritonCompiler(const std::filesystem::path& cache_directory, std::string architecture,
-                 std::map<std::string, std::string> environment = {});
+  TritonCompiler(const std::filesystem::path& cache_directory, std::string architecture);
 
  private:
   CommandResult run(const Source& source, const std::filesystem::path& directory, const std::string& module_name,

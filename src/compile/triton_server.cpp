@@ -25,22 +25,9 @@ constexpr auto grace = 10s;              // beyond the time that the server itse
 constexpr auto farewell = 2s;
 constexpr const char* needs_triton = "pip install triton, or set AUTOKERNEL_PYTHON to a Python that has it";
 
-std::map<std::string, std::string> python_environment(std::map<std::string, std::string> added) {
-  std::string path = (home_directory() / "python").string();
-  const auto ours = added.find("PYTHONPATH");
-  const char* inherited = std::getenv("PYTHONPATH");
-  if (ours != added.end()) path = ours->second + ":" + path;
-  if (inherited != nullptr && *inherited != '\0') path += ":" + std::string(inherited);
-  added["PYTHONPATH"] = path;
-  added["PYTHONDONTWRITEBYTECODE"] = "1";
-  return added;
-}
-
 }  // namespace
 
-TritonServer::TritonServer(std::map<std::string, std::string> environment) : environment_(python_environment(std::move(environment))) {
-  start();
-}
+TritonServer::TritonServer() { start(); }
 
 TritonServer::~TritonServer() {
   alive_.reset();
@@ -53,10 +40,12 @@ void TritonServer::start() {
   const std::string socket = (directory_->path() / "socket").string(), log = (directory_->path() / "log").string();
   const Descriptor output(::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)),
       nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  std::map<std::string, std::string> environment = bridge::python_environment();
+  environment["PYTHONDONTWRITEBYTECODE"] = "1";
   Pipe alive = make_pipe(), greeting = make_pipe();
   process_.emplace(Process::start(
       {.arguments = {bridge::find_python().string(), "-m", "autokernel.triton_backend.server", socket},
-       .environment = environment_,
+       .environment = std::move(environment),
        .descriptors = {
            {0, nothing.get()}, {1, output.get()}, {2, output.get()}, {3, alive.read_end.get()}, {4, greeting.write_end.get()}}}));
   alive_ = std::move(alive.write_end);

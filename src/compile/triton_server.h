@@ -1,7 +1,6 @@
 // The warm Python process that forks a confined child for each Triton compile (docs/formats/triton.md).
 #pragma once
 
-#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -15,9 +14,8 @@ namespace ak::compile {
 /// Starts at once, and again where it died. Safe to use from several threads, each of which waits for its own compile.
 class TritonServer {
  public:
-  /// `environment`: added to ours.
   /// errors: no Python, no Triton, or one that does not compile the smallest kernel; the text says which.
-  explicit TritonServer(std::map<std::string, std::string> environment = {});
+  TritonServer();
   ~TritonServer();
   TritonServer(const TritonServer&) = delete;
   TritonServer& operator=(const TritonServer&) = delete;
@@ -32,7 +30,6 @@ class TritonServer {
   void start();
   std::optional<Channel> connect();
 
-  std::map<std::string, std::string> environment_;
   std::string version_;
   std::mutex mutex_;  // of what follows
   std::optional<TemporaryDirectory> directory_;

@@ -96,6 +96,11 @@ Json read_json(const fs::path& path) {
 
 void write_json(const fs::path& path, const Json& value) { write_file(path, value.dump(1) + "\n"); }
 
+bool lies_within(const fs::path& path, const fs::path& directory) {
+  const fs::path rest = path.lexically_relative(directory);
+  return !rest.empty() && *rest.begin() != "..";
+}
+
 TemporaryDirectory::TemporaryDirectory(std::string_view prefix, const fs::path& parent) {
   fs::path where = parent;
   if (where.empty()) where = ::access("/dev/shm", W_OK) == 0 ? fs::path("/dev/shm") : fs::temp_directory_path();

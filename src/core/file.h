@@ -45,6 +45,9 @@ Json read_json(const std::filesystem::path& path);
 /// Indented, atomic.
 void write_json(const std::filesystem::path& path, const Json& value);
 
+/// Whether `path` is `directory` or lies below it, by their names alone.
+bool lies_within(const std::filesystem::path& path, const std::filesystem::path& directory);
+
 /// A directory of its own that is removed with all its content at the end.
 class TemporaryDirectory {
  public:

@@ -252,4 +252,10 @@ CommandResult run_command(const ProcessOptions& options, std::chrono::millisecon
   return result;
 }
 
+pid_t parent_of(pid_t process) {
+  const std::string stat = read_file_if_exists("/proc/" + std::to_string(process) + "/stat").value_or("");
+  const size_t behind_name = stat.rfind(')');  // a name may hold anything; behind it: " S PPID …"
+  return behind_name == std::string::npos || behind_name + 4 > stat.size() ? 0 : std::atoi(stat.c_str() + behind_name + 4);
+}
+
 }  // namespace ak

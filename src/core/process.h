@@ -73,6 +73,9 @@ struct CommandResult {
 /// Run to the end, or kill at `timeout`.
 CommandResult run_command(const ProcessOptions& options, std::chrono::milliseconds timeout, size_t maximum_output_bytes = 64 * 1024);
 
+/// The process that started another, by /proc; 0 where there is no such process.
+pid_t parent_of(pid_t process);
+
 /// The program's full path if PATH has it.
 std::optional<std::filesystem::path> find_program(const std::string& name);
 

@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
-#include "core/toml.h"
+#include "graph/toml_reader.h"
 
 namespace ak::graph {
 namespace {
@@ -16,15 +16,15 @@ using kernel::Role;
 
 const std::set<std::string, std::less<>> layouts = {"contiguous", "strided", "misaligned", "transposed"};
 
-class Reader {
+class Reader : TomlReader {
  public:
-  Reader(std::string_view source, const std::string& origin) : origin_(origin), root_(parse_toml(source, origin, &spans_)) {}
+  Reader(std::string_view source, const std::string& origin) : TomlReader(source, origin) {}
 
   Family read() {
-    check_keys(root_, "",
+    check_keys(root(), "",
                {"name", "summary", "dtypes", "flops", "bytes", "tensor", "scalars", "options", "spelling", "stages", "tolerance"});
-    family_.name = text(root_, "", "name");
-    family_.summary = text(root_, "", "summary");
+    family_.name = text(root(), "", "name");
+    family_.summary = text(root(), "", "summary");
     read_dtypes();
     read_options();
     read_scalars();
@@ -36,84 +36,30 @@ class Reader {
   }
 
  private:
-  std::string where(std::string path) const {
-    for (;;) {  // the value's own line, else that of what holds it
-      const auto found = spans_.find(path);
-      if (found != spans_.end()) return origin_ + ":" + std::to_string(found->second.line);
-      const size_t cut = path.find_last_of(".[");
-      if (cut == std::string::npos) return origin_;
-      path.resize(cut);
-    }
-  }
-  [[noreturn]] void fail(const std::string& path, const std::string& what) const {
-    throw Error(where(path) + ": " + (path.empty() ? "" : path + ": ") + what);
-  }
-  static std::string join(const std::string& path, const std::string& key) { return path.empty() ? key : path + "." + key; }
-  static std::string at(const std::string& path, size_t index) { return path + "[" + std::to_string(index) + "]"; }
-
-  void check_keys(const Json& object, const std::string& path, std::initializer_list<std::string_view> known) const {
-    if (!object.is_object()) fail(path, "must be a table");
-    for (const auto& [key, value] : object.items()) {
-      if (std::find(known.begin(), known.end(), key) == known.end()) fail(join(path, key), "unknown key");
-    }
-  }
-  const Json& required(const Json& object, const std::string& path, const std::string& key) const {
-    if (!object.contains(key)) fail(path, "lacks '" + key + "'");
-    return object.at(key);
-  }
-  std::string text(const Json& object, const std::string& path, const std::string& key) const {
-    const Json& value = required(object, path, key);
-    if (!value.is_string()) fail(join(path, key), "must be a string");
-    return value.get<std::string>();
-  }
-  int64_t integer(const Json& value, const std::string& path) const {
-    if (!value.is_number_integer()) fail(path, "must be an integer");
-    return value.get<int64_t>();
-  }
-  const Json& array(const Json& value, const std::string& path) const {
-    if (!value.is_array()) fail(path, "must be an array");
-    return value;
-  }
-  std::vector<std::string> texts(const Json& value, const std::string& path) const {
-    std::vector<std::string> result;
-    for (const Json& entry : array(value, path)) {
-      if (!entry.is_string()) fail(at(path, result.size()), "must be a string");
-      result.push_back(entry.get<std::string>());
-    }
-    return result;
-  }
-
   void read_dtypes() {
-    for (const std::string& name : texts(required(root_, "", "dtypes"), "dtypes")) family_.dtypes.push_back(dtype(name, "dtypes"));
+    for (const std::string& name : texts(required(root(), "", "dtypes"), "dtypes")) family_.dtypes.push_back(dtype(name, "dtypes"));
     if (family_.dtypes.empty()) fail("dtypes", "must not be empty");
-  }
-  Dtype dtype(const std::string& name, const std::string& path) const {
-    try {
-      return parse_dtype(name);
-    } catch (const Error& error) {
-      fail(path, error.what());
-    }
   }
 
   void read_options() {
-    if (!root_.contains("options")) return;
+    if (!root().contains("options")) return;
     check_table("options");
-    for (const auto& [name, value] : root_.at("options").items()) family_.options[name] = integer(value, "options." + name);
+    for (const auto& [name, value] : root().at("options").items()) family_.options[name] = integer(value, "options." + name);
   }
   void read_scalars() {
-    if (!root_.contains("scalars")) return;
+    if (!root().contains("scalars")) return;
     check_table("scalars");
-    for (const auto& [name, value] : root_.at("scalars").items()) {
+    for (const auto& [name, value] : root().at("scalars").items()) {
       if (!value.is_number()) fail("scalars." + name, "must be a number");
       family_.scalars[name] = value.is_number_integer() ? kernel::Scalar(value.get<int64_t>()) : kernel::Scalar(value.get<double>());
     }
   }
   void check_table(const std::string& key) const {
-    if (!root_.at(key).is_object()) fail(key, "must be a table");
+    if (!root().at(key).is_object()) fail(key, "must be a table");
   }
 
   void read_tensors() {
-    const Json& tensors = array(required(root_, "", "tensor"), "tensor");
+    const Json& tensors = array(required(root(), "", "tensor"), "tensor");
     bool has_output = false;
     for (size_t i = 0; i < tensors.size(); ++i) {
       family_.tensors.push_back(tensor(tensors[i], at("tensor", i)));
@@ -155,7 +101,7 @@ class Reader {
     family_.bytes = cost("bytes");
   }
   Expression cost(const std::string& key) const {
-    Expression expression = Expression::parse(text(root_, "", key), where(key));
+    Expression expression = Expression::parse(text(root(), "", key), where(key));
     for (const std::string& name : expression.names()) {
       if (!dims_.contains(name) && !family_.options.contains(name) && !family_.scalars.contains(name) && !name.starts_with("sizeof(")) {
         fail(key, "there is no dim or option '" + name + "'");
@@ -165,7 +111,7 @@ class Reader {
   }
 
   void read_spellings() {
-    const Json& spellings = array(required(root_, "", "spelling"), "spelling");
+    const Json& spellings = array(required(root(), "", "spelling"), "spelling");
     for (size_t i = 0; i < spellings.size(); ++i) family_.spellings.push_back(spelling(spellings[i], at("spelling", i)));
   }
   Spelling spelling(const Json& json, const std::string& path) const {
@@ -196,12 +142,12 @@ class Reader {
   }
 
   void read_stages() {
-    const Json stages = root_.value("stages", Json::object());
+    const Json stages = root().value("stages", Json::object());
     check_keys(stages, "stages", {"sweep", "edges", "stability"});
     family_.sweep = bindings(stages, "sweep");
     family_.edges = bindings(stages, "edges");
     if (stages.contains("stability")) family_.stability = texts(stages.at("stability"), "stages.stability");
-    const Json tolerance = root_.value("tolerance", Json::object());
+    const Json tolerance = root().value("tolerance", Json::object());
     check_keys(tolerance, "tolerance", {"k"});
     if (!tolerance.contains("k")) return;
     if (!tolerance.at("k").is_number() || !(tolerance.at("k").get<double>() > 0)) fail("tolerance.k", "must be a number above 0");
@@ -234,9 +180,6 @@ class Reader {
     return binding;
   }
 
-  std::string origin_;
-  std::map<std::string, TomlSpan> spans_;
-  Json root_;
   Family family_;
   std::set<std::string, std::less<>> dims_;
 };

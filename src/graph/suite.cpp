@@ -8,44 +8,29 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "core/toml.h"
 #include "graph/region.h"
+#include "graph/toml_reader.h"
 
 namespace ak::graph {
 namespace {
 
 bool among(const std::vector<std::string>& list, std::string_view name) { return std::ranges::find(list, name) != list.end(); }
 
-class SuiteReader {
+class SuiteReader : TomlReader {
  public:
   SuiteReader(std::string_view text, const std::string& origin, const Families& families, const std::string& device)
-      : origin_(origin), families_(families), device_(device), root_(parse_toml(text, origin, &spans_)) {}
+      : TomlReader(text, origin), families_(families), device_(device) {}
 
   std::vector<SuiteRow> read(const SuiteFilter& filter) {
-    check_keys(root_, "", {"name", "dtypes", "group"});
-    const Json& groups = required(root_, "", "group");
-    if (!groups.is_array()) fail("group", "must be a list of tables: [[group]]");
+    check_keys(root(), "", {"name", "dtypes", "group"});
+    const Json& groups = array(required(root(), "", "group"), "group");
     std::vector<SuiteRow> rows;
-    for (size_t i = 0; i < groups.size(); ++i) read_group(groups[i], fmt::format("group[{}]", i), filter, rows);
+    for (size_t i = 0; i < groups.size(); ++i) read_group(groups[i], at("group", i), filter, rows);
     check_filter(filter);
     return rows;
   }
 
  private:
-  [[noreturn]] void fail(const std::string& path, const std::string& what) const {
-    const auto found = spans_.find(path);
-    throw Error(fmt::format("{}:{}: {}: {}", origin_, found == spans_.end() ? 1 : found->second.line, path, what));
-  }
-  void check_keys(const Json& object, const std::string& path, std::initializer_list<std::string_view> known) const {
-    if (!object.is_object()) fail(path, "must be a table");
-    for (const auto& [key, value] : object.items()) {
-      if (std::ranges::find(known, key) == known.end()) fail(path.empty() ? key : path + "." + key, "unknown key");
-    }
-  }
-  const Json& required(const Json& object, const std::string& path, const std::string& key) const {
-    if (!object.contains(key)) fail(path, "needs the key '" + key + "'");
-    return object.at(key);
-  }
   template <class T>
   T value(const Json& json, const std::string& path, std::string_view what) const {
     try {
@@ -54,13 +39,9 @@ class SuiteReader {
       fail(path, fmt::format("must be {}", what));
     }
   }
-  std::vector<std::string> texts(const Json& json, const std::string& path) const {
-    return value<std::vector<std::string>>(json, path, "a list of strings");
-  }
-
   void read_group(const Json& group, const std::string& path, const SuiteFilter& filter, std::vector<SuiteRow>& rows) {
     check_keys(group, path, {"family", "spelling", "dims", "derived", "dtypes", "suffix", "cuda", "cpu"});
-    const auto name = value<std::string>(required(group, path, "family"), path + ".family", "a string");
+    const auto name = text(group, path, "family");
     const auto family = families_.find(name);
     if (family == families_.end()) fail(path + ".family", "there is no family '" + name + "'");
     if (!among(seen_families_, name)) seen_families_.push_back(name);
@@ -81,7 +62,7 @@ class SuiteReader {
   }
 
   const Spelling& spelling_of(const Json& group, const std::string& path, const Family& family) const {
-    const auto name = value<std::string>(required(group, path, "spelling"), path + ".spelling", "a string");
+    const auto name = text(group, path, "spelling");
     const auto found = std::ranges::find(family.spellings, name, &Spelling::function);
     if (found == family.spellings.end()) fail(path + ".spelling", fmt::format("the family {} has no spelling '{}'", family.name, name));
     return *found;
@@ -90,7 +71,7 @@ class SuiteReader {
   std::vector<Dtype> dtypes_of(const Json& group, const std::string& path, const SuiteFilter& filter) const {
     const bool own = group.contains("dtypes");
     std::vector<std::string> names = own ? texts(group.at("dtypes"), path + ".dtypes") : filter.dtypes;
-    if (names.empty()) names = texts(required(required(root_, "", "dtypes"), "dtypes", device_), "dtypes." + device_);
+    if (names.empty()) names = texts(required(required(root(), "", "dtypes"), "dtypes", device_), "dtypes." + device_);
     std::vector<Dtype> dtypes;
     for (const std::string& name : names) {
       if (own && !filter.dtypes.empty() && !among(filter.dtypes, name)) continue;
@@ -108,8 +89,7 @@ class SuiteReader {
     const Json derived = group.value("derived", Json::object());
     for (const auto& [name, expression] : derived.items()) {
       const std::string here = path + ".derived." + name;
-      dims[name] =
-          Expression::parse(value<std::string>(expression, here, "an expression in quotes"), origin_ + ": " + here).evaluate(given);
+      dims[name] = Expression::parse(value<std::string>(expression, here, "an expression in quotes"), where(here)).evaluate(given);
     }
     return dims;
   }
@@ -140,11 +120,8 @@ class SuiteReader {
     check(filter.shapes, seen_shapes_, "shape");
   }
 
-  std::string origin_;
   const Families& families_;
   std::string device_;
-  std::map<std::string, TomlSpan> spans_;
-  Json root_;
   std::vector<std::string> seen_families_, seen_shapes_;
 };
 

@@ -71,10 +71,7 @@ struct Request {
 
 /// Whether a directory is there inside, where /tmp is another.
 bool is_visible(const fs::path& directory, const Request& request) {
-  const auto holds = [&](const fs::path& outer) {
-    const fs::path within = directory.lexically_relative(outer);
-    return !within.empty() && *within.begin() != "..";
-  };
+  const auto holds = [&](const fs::path& outer) { return lies_within(directory, outer); };
   return !holds("/tmp") || std::any_of(request.read.begin(), request.read.end(), holds) ||
          std::any_of(request.write.begin(), request.write.end(), holds);
 }

@@ -67,7 +67,7 @@ class Concretiser {
     if (result.tensor.kind == Argument::Kind::scratch) {
       const auto& all = file_.scratch();
       const Scratch& scratch = *std::find_if(all.begin(), all.end(), [&](const Scratch& each) { return each.name == map.tensor; });
-      result.dtype = dtype_of(scratch);
+      result.dtype = dtype_of(scratch, task_);
       result.shape = evaluate(scratch.shape);
       result.strides = contiguous_strides(result.shape);
     } else if (result.tensor.kind == Argument::Kind::tensor || result.tensor.kind == Argument::Kind::null) {
@@ -160,12 +160,10 @@ class Concretiser {
     return {Argument::Kind::integer, {}, Expression::parse(text, where).evaluate(names), 0, false};
   }
 
-  Dtype dtype_of(const Scratch& scratch) const { return scratch.dtype == "T" ? task_.dtype : parse_dtype(scratch.dtype); }
-
   std::vector<ConcreteScratch> scratch() const {
     std::vector<ConcreteScratch> result;
     for (const Scratch& each : file_.scratch()) {
-      int64_t bytes = size_bytes(dtype_of(each));
+      int64_t bytes = size_bytes(dtype_of(each, task_));
       for (const Expression& extent : each.shape) {
         const int64_t value = extent.evaluate(names_);
         if (value < 0 || __builtin_mul_overflow(bytes, value, &bytes))
@@ -266,6 +264,8 @@ ConcreteTensorMap tensor_map_from_json(const Json& json) {
           .box = json.at("box"),
           .swizzle_bytes = json.at("swizzle")};
 }
+
+Dtype dtype_of(const Scratch& scratch, const Task& task) { return scratch.dtype == "T" ? task.dtype : parse_dtype(scratch.dtype); }
 
 Bindings plan_names(const Task& task, const Binding& binding, const Point& point, const Bindings& device_facts) {
   Bindings names = device_facts;

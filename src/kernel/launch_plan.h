@@ -58,6 +58,9 @@ struct ConcretePlan {
   const ConcreteTensorMap* find_tensor_map(const std::string& name) const;
 };
 
+/// What a scratch holds for a task.
+Dtype dtype_of(const Scratch& scratch, const Task& task);
+
 /// Whether one of the plan's `launches` is given the scratch, by its address or by a tensor map of it.
 bool touch_scratch(const ConcretePlan& plan, const std::vector<ConcreteLaunch>& launches, const std::string& scratch);
 

@@ -42,7 +42,7 @@ class Describer {
 
   Dtype scratch_dtype(const std::string& name) const {
     for (const Scratch& scratch : file_.scratch()) {
-      if (scratch.name == name) return scratch.dtype == "T" ? task_.dtype : parse_dtype(scratch.dtype);
+      if (scratch.name == name) return dtype_of(scratch, task_);
     }
     AK_CHECK(false, "a concrete plan names scratch of its file");
   }

@@ -76,12 +76,6 @@ std::string Nvml::driver_version() const {
   return from_->nvmlSystemGetDriverVersion(version, sizeof version) == NVML_SUCCESS ? version : "?";
 }
 
-pid_t parent_of(pid_t process) {
-  const std::string stat = read_file_if_exists("/proc/" + std::to_string(process) + "/stat").value_or("");
-  const size_t behind_name = stat.rfind(')');  // a name may hold anything; behind it: " S PPID …"
-  return behind_name == std::string::npos || behind_name + 4 > stat.size() ? 0 : std::atoi(stat.c_str() + behind_name + 4);
-}
-
 std::vector<Stranger> strangers(const std::vector<Stranger>& processes, pid_t self, pid_t family,
                                 const std::function<pid_t(pid_t)>& parent) {
   const auto is_self = [&](const Stranger& process) { return process.pid == self; };

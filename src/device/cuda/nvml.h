@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/process.h"
 #include "device/stranger.h"
 
 namespace ak::device::cuda {
@@ -55,9 +56,6 @@ class Nvml {
   const NvmlFunctions* from_;
   nvmlDevice_t device_;
 };
-
-/// The process that started another, by /proc; 0 where there is no such process.
-pid_t parent_of(pid_t process);
 
 /// Of `processes` those that do not descend from `family`. Nobody, where `self` is not among them: then their numbers are those of another
 /// namespace, and nothing can be told.
