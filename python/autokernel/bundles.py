@@ -6,7 +6,7 @@ import os
 from autokernel import runtime
 
 SCHEMA = "autokernel.bundle/1"
-_DEVICES = {"cpu": "cpu", "cuda": "cuda", "triton": "cuda"}  # the type of device that a backend's kernels run on
+DEVICES = {"cpu": "cpu", "cuda": "cuda", "triton": "cuda"}  # the type of device that a backend's kernels run on
 _EXACT_UP_TO = 14  # overlapping regions that are tried in every combination; more are taken by gain
 
 
@@ -22,7 +22,7 @@ class Bundle:
         self.task = content["task"]
         self.backend = content["backend"]
         self.kernel_file, self.module, self.architecture = content["kernel_file"], content["module"], content["architecture"]
-        self.device = _DEVICES.get(self.backend, self.backend)
+        self.device = DEVICES.get(self.backend, self.backend)
         self.us = float(content["us"])
         self.replaces_us = float(content["replaces_us"])
 

@@ -8,7 +8,6 @@ import copy
 import importlib.util
 import json
 import os
-import struct
 import sys
 import time
 import traceback
@@ -16,6 +15,7 @@ import traceback
 import torch
 from torch.utils import _pytree as pytree
 
+from autokernel import framing
 from autokernel import solution_memory as memory
 
 REQUESTS, REPLIES = 3, 4
@@ -342,38 +342,16 @@ def main():
     for descriptor in (REQUESTS, REPLIES):
         os.set_inheritable(descriptor, False)
     host = Host()
-    _send({"hello": "autokernel.solution_host"})
-    while (request := _receive()) is not None:
+    framing.send(REPLIES, {"hello": "autokernel.solution_host"})
+    while (request := framing.receive(REQUESTS)) is not None:
         try:
             reply = {"result": getattr(host, request["verb"])(**request["arguments"])}
         except Refused as refused:
             reply = {"refused": refused.reply}
         except (MemoryError, torch.OutOfMemoryError) as error:
             reply = {"refused": {"verdict": "out_of_memory", "rule": "", "message": f"{error}"[:500], "traceback": ""}}
-        _send(reply)
+        framing.send(REPLIES, reply)
     return 0
-
-
-def _receive():
-    header = _read(4)
-    return None if header is None else json.loads(_read(struct.unpack("<I", header)[0]))
-
-
-def _read(size):
-    data = b""
-    while len(data) < size:
-        part = os.read(REQUESTS, size - len(data))
-        if not part:
-            return None
-        data += part
-    return data
-
-
-def _send(message):
-    body = json.dumps(message).encode()
-    data = struct.pack("<I", len(body)) + body
-    while data:
-        data = data[os.write(REPLIES, data) :]
 
 
 if __name__ == "__main__":

@@ -2,13 +2,13 @@
 
 import importlib
 import importlib.util
-import json
 import logging
 import os
 import platform
-import struct
 import sys
 import traceback
+
+from autokernel import framing
 
 PROTOCOL = 1
 REQUESTS, REPLIES = 3, 4
@@ -39,7 +39,7 @@ def main():
     from autokernel.session import Session
 
     session = Session()
-    while (request := _receive()) is not None:
+    while (request := framing.receive(REQUESTS)) is not None:
         reply = _answer(session, request)
         broken = "error" in reply and _is_broken()
         if broken:
@@ -107,30 +107,8 @@ def _dispatch(session, request):
     return getattr(module, verb)(session, arguments, progress)
 
 
-def _receive():
-    header = _read(4)
-    if header is None:
-        return None
-    body = _read(struct.unpack("<I", header)[0])
-    return None if body is None else json.loads(body.decode("utf-8"))
-
-
-def _read(size):
-    """Exactly `size` bytes, or None at the end of the stream."""
-    data = bytearray()
-    while len(data) < size:
-        part = os.read(REQUESTS, size - len(data))
-        if not part:
-            return None
-        data += part
-    return bytes(data)
-
-
 def _send(message):
-    body = json.dumps(message, allow_nan=False).encode("utf-8")
-    data = struct.pack("<I", len(body)) + body
-    while data:
-        data = data[os.write(REPLIES, data) :]
+    framing.send(REPLIES, message, allow_nan=False)
 
 
 if __name__ == "__main__":

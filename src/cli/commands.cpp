@@ -102,7 +102,7 @@ Exit run(Options& options) {
   Session& session = *opened->session;
   capture_model(session);
   measure_nodes(session);
-  extract_tasks(session, options.top);
+  extract_tasks(session, options.top, options.min_share_percent);
   measure_baselines(session);
   const int64_t before = session.run().experiments();
   if (!stop_requested()) search(session, options, {});
@@ -147,7 +147,7 @@ Exit profile(Options& options) {
 Exit extract(Options& options) {
   const auto opened = open_existing(options);
   Session& session = *opened->session;
-  extract_tasks(session, options.top);
+  extract_tasks(session, options.top, options.min_share_percent);
   opened->progress.reset();
   Json tasks = Json::array();
   std::string text;

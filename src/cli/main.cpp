@@ -43,6 +43,13 @@ void add_request(CLI::App& command, Options& options) {
   command.add_flag("--fresh", options.fresh, "start again in a new directory");
 }
 
+void add_selection(CLI::App& command, Options& options) {
+  command.add_option("--top", options.top, "at most so many tasks")->capture_default_str()->check(more_than_zero);
+  command.add_option("--min-share", options.min_share_percent, "no task of a region that takes less of the model's time, in percent")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 100.0));
+}
+
 void add_budget(CLI::App& command, Options& options) {
   auto* minutes =
       command.add_option("--minutes", options.minutes, "minutes of search; set-up, baselines and verification come on top (default 10)")
@@ -121,7 +128,7 @@ struct CommandLine {
     add_budget(run, options);
     add_agent(run, options);
     add_state(run, options);
-    run.add_option("--top", options.top, "at most so many tasks")->capture_default_str()->check(more_than_zero);
+    add_selection(run, options);
     run.add_option("--rounds", options.rounds, "measurements of each variant of the model at the end; 0: the model is not verified")
         ->capture_default_str()
         ->check(not_negative);
@@ -134,7 +141,7 @@ struct CommandLine {
     add_common(add("profile", "measure the time of every node of the graph", ak::cli::profile), options);
 
     CLI::App& extract = add("extract", "match the families in the graph: a task for each kind of region", ak::cli::extract);
-    extract.add_option("--top", options.top, "at most so many tasks")->capture_default_str()->check(more_than_zero);
+    add_selection(extract, options);
     add_common(extract, options);
 
     add_common(add("next", "which task is worth the next minutes, and why", ak::cli::next), options);

@@ -27,6 +27,7 @@ struct Options {
   std::optional<double> minutes;
   std::optional<int64_t> experiments;
   int64_t top = 12, rounds = 25, tune = 0, crashes = 0;
+  double min_share_percent = 0.5;  // run, extract: of the model's time; below, a task cannot pay for its search
   std::string task, note, solution, reference;
   KernelbenchOptions kernelbench;
   std::string suite;  // bench

@@ -26,7 +26,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double smallest_share = 0.005;  // of the model's time; below, a task cannot pay for its search
 constexpr int64_t profile_iterations = 10;
 constexpr int64_t baseline_rounds = 15;
 constexpr int confirmation_rounds = 2;        // kernel, baseline, kernel, baseline
@@ -192,12 +191,13 @@ void bundle_fastest(Session& session, const std::string& region, const std::vect
 }
 
 /// Why a model has no task, for a person.
-std::string nothing_to_do(size_t regions) {
+std::string nothing_to_do(size_t regions, double min_share_percent) {
   return fmt::format(
       "there is nothing to search in this model: {}. The families are in kernels/; docs/formats/task.md says how to add a spelling or a "
       "family",
-      regions == 0 ? "none of the families is found in it"
-                   : fmt::format("the {} regions that were found take less than 0.5 % of its time each", regions));
+      regions == 0
+          ? "none of the families is found in it"
+          : fmt::format("the {} regions that were found take less than {} % of its time each (--min-share)", regions, min_share_percent));
 }
 
 }  // namespace
@@ -246,7 +246,7 @@ void measure_nodes(Session& session) {
   session.worker().profile(profile_iterations, session.file("profile.json"));
 }
 
-void extract_tasks(Session& session, int64_t top) {
+void extract_tasks(Session& session, int64_t top, double min_share_percent) {
   if (!session.run().task_ids().empty()) return;
   if (!session.has("profile.json")) measure_nodes(session);
   session.progress().phase("match the families in the graph");
@@ -256,13 +256,13 @@ void extract_tasks(Session& session, int64_t top) {
   const auto regions = graph::match(graphs, patterns, session.families());
   int64_t made = 0;
   for (const graph::ProfiledTask& found : graph::extract_tasks(regions, session.families(), profile)) {
-    if (made == top || found.share < smallest_share) break;
+    if (made == top || 100 * found.share < min_share_percent) break;
     int64_t starters = 0;
     for (const kernel::Backend backend : backends_of(session.run().request()))
       starters += add_task(session, found.task, backend, 100 * found.share, found.profile_json()).empty() ? 0 : 1;
     made += std::min<int64_t>(starters, 1);
   }
-  if (made == 0) session.progress().note(nothing_to_do(regions.size()));
+  if (made == 0) session.progress().note(nothing_to_do(regions.size(), min_share_percent));
   session.progress().note(fmt::format("{} regions found, {} tasks", regions.size(), made));
 }
 

@@ -10,9 +10,9 @@ namespace ak::cli {
 void capture_model(Session& session);
 /// profile.json: the time of every node.
 void measure_nodes(Session& session);
-/// tasks/: match the families, and make a task of each kind of region, at most `top`, those under 0.5 % of the time left out;
+/// tasks/: match the families, and make a task of each kind of region, at most `top`, those under so much of the time left out;
 /// says why where there is none.
-void extract_tasks(Session& session, int64_t top);
+void extract_tasks(Session& session, int64_t top, double min_share_percent);
 /// What the run's kernels may be written in.
 std::vector<kernel::Backend> backends_of(const store::RunRequest& request);
 /// Begin a task with its family's starter for the backend. Where the run has several backends each has a task of its own, `ID.cuda` and the

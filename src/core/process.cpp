@@ -173,15 +173,14 @@ Process Process::start(const ProcessOptions& options) {
   return process;
 }
 
-Process::Process(Process&& other) noexcept
-    : pid_(std::exchange(other.pid_, -1)), pidfd_(std::move(other.pidfd_)), status_(std::move(other.status_)) {}
+Process::Process(Process&& other) noexcept : pid_(std::exchange(other.pid_, -1)), pidfd_(std::move(other.pidfd_)), status_(other.status_) {}
 
 Process& Process::operator=(Process&& other) noexcept {
   if (this != &other) {
     kill();
     pid_ = std::exchange(other.pid_, -1);
     pidfd_ = std::move(other.pidfd_);
-    status_ = std::move(other.status_);
+    status_ = other.status_;
   }
   return *this;
 }

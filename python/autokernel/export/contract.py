@@ -9,9 +9,9 @@ import os
 import tomllib
 
 from autokernel import families
+from autokernel.bundles import DEVICES
 from autokernel.expression import evaluate
-
-DEVICES = {"cpu": "cpu", "cuda": "cuda", "triton": "cuda"}
+from autokernel.fixtures import contiguous_strides
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Kernel:
         """{"name", "role", "dtype", "shape", "strides", "folds"} with numbers."""
         binding = self.task["workload"][0]
         shape = [evaluate(label, binding["dims"]) for label in tensor["shape"]]
-        strides = (binding.get("strides") or {}).get(tensor["name"]) or _contiguous(shape)
+        strides = (binding.get("strides") or {}).get(tensor["name"]) or contiguous_strides(shape)
         folds = bool(tensor["shape"]) and tensor["shape"][0] in self.folded
         return {"name": tensor["name"], "role": tensor["role"], "dtype": tensor["dtype"], "shape": shape, "strides": strides, "folds": folds}
 
@@ -132,14 +132,6 @@ def _folded_dims(family):
         if all(plain[name] == list(map(str, family.tensor(name)["shape"])) for name in labels):
             return frozenset(label[1:] for shape in labels.values() for label in shape if label.startswith("*"))
     return frozenset()
-
-
-def _contiguous(shape):
-    strides, step = [], 1
-    for extent in reversed(shape):
-        strides.append(step)
-        step *= max(extent, 1)
-    return strides[::-1]
 
 
 def identity(request):

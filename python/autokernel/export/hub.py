@@ -9,9 +9,9 @@ import shutil
 
 import torch
 
+from autokernel.bundles import DEVICES
 from autokernel.export.build import STABLE_ABI
 from autokernel.export.card import card
-from autokernel.export.contract import DEVICES
 from autokernel.export.errors import ExportError
 from autokernel.export.tree import write
 

@@ -11,16 +11,13 @@ from autokernel.export.contract import functions_of, identity
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _INCLUDED = re.compile(r"#\s*include\s*<(autokernel/[\w./]+)>")
 
-OPS = '''"""Loads the operators of this package."""
+_OPS = '''"""{purpose}"""
 
-import pathlib
-
-import torch
+{imports}
 
 _NAMESPACE = "{operators}"
 
-torch.ops.load_library(pathlib.Path(__file__).parent / f"{{_NAMESPACE}}.abi3.so")
-ops = getattr(torch.ops, _NAMESPACE)
+{load}ops = getattr(torch.ops, _NAMESPACE)
 
 
 def add_op_namespace_prefix(name):
@@ -29,19 +26,15 @@ def add_op_namespace_prefix(name):
 '''
 
 
-NOARCH_OPS = '''"""The namespace of this package's operators."""
-
-import torch
-
-_NAMESPACE = "{operators}"
-
-ops = getattr(torch.ops, _NAMESPACE)
+def ops_source(operators):
+    """A module that loads the library of operators beside it."""
+    load = 'torch.ops.load_library(pathlib.Path(__file__).parent / f"{_NAMESPACE}.abi3.so")\n'
+    return _OPS.format(purpose="Loads the operators of this package.", imports="import pathlib\n\nimport torch", operators=operators, load=load)
 
 
-def add_op_namespace_prefix(name):
-    """The full name of an operator."""
-    return f"{{_NAMESPACE}}::{{name}}"
-'''
+def noarch_ops_source(operators):
+    """The same for operators that Python code defines."""
+    return _OPS.format(purpose="The namespace of this package's operators.", imports="import torch", operators=operators, load="")
 
 
 class Package:
@@ -115,9 +108,9 @@ class Package:
     def write_operators(self, tree, sources, directory):
         """The library of operators and its loader, into the package in `directory`."""
         if self.backend == "triton":
-            write(directory, "_ops.py", NOARCH_OPS.format(operators=self.operators))
+            write(directory, "_ops.py", noarch_ops_source(self.operators))
             return
-        write(directory, "_ops.py", OPS.format(operators=self.operators))
+        write(directory, "_ops.py", ops_source(self.operators))
         library = os.path.join(directory, f"{self.operators}.abi3.so")
         build_library(tree, sources, self.operators, self.backend, self.request["compiler"]["program"], library)
 

@@ -1,15 +1,15 @@
 """The warm compiler: imports Triton once, then forks a confined child for each connection to its socket (docs/formats/triton.md)."""
 
 import contextlib
-import json
 import os
 import platform
 import select
 import signal
 import socket
-import struct
 import sys
 import tempfile
+
+from autokernel import framing
 
 PROTOCOL = 1
 ENGINE, GREETING = 3, 4  # descriptors: closes when the engine ends; takes the greeting
@@ -22,12 +22,12 @@ def main(socket_path):
     try:
         greeting = _warm_up()
     except Exception as error:
-        _send_on(GREETING, {"error": f"{type(error).__name__}: {error}"})
+        framing.send(GREETING, {"error": f"{type(error).__name__}: {error}"})
         return 1
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(socket_path)
         listener.listen(64)
-        _send_on(GREETING, greeting)
+        framing.send(GREETING, greeting)
         while True:
             ready, _, _ = select.select([listener, ENGINE], [], [], 1.0)
             with contextlib.suppress(ChildProcessError):
@@ -76,9 +76,9 @@ def _serve_in_child(listener):
     confine.die_with_parent()
     listener.close()
     with connection:
-        request = _receive(connection)
+        request = framing.receive(connection.fileno())
         if request is not None:
-            _send_on(connection.fileno(), _supervise(connection, request))
+            framing.send(connection.fileno(), _supervise(connection, request))
     os._exit(0)
 
 
@@ -128,22 +128,6 @@ def _compile_confined(request, log_path):
     finally:
         sys.stdout.flush()
         os._exit(code)
-
-
-def _receive(connection):
-    header = connection.recv(4, socket.MSG_WAITALL)
-    if len(header) < 4:
-        return None
-    (size,) = struct.unpack("<I", header)
-    body = connection.recv(size, socket.MSG_WAITALL)
-    return json.loads(body) if len(body) == size else None
-
-
-def _send_on(descriptor, message):
-    body = json.dumps(message).encode()
-    data = struct.pack("<I", len(body)) + body
-    while data:
-        data = data[os.write(descriptor, data) :]
 
 
 if __name__ == "__main__":
