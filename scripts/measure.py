@@ -20,7 +20,8 @@ import time
 from pathlib import Path
 
 import measure_jobs
-from measure_jobs import ROOT, Setting, Skipped
+from measure_jobs import ROOT, Setting
+from measure_results import Skipped
 
 GRACE_S = 20  # to write down what there is, after Ctrl-C
 ROUND_END_S = 60  # a job that is told its seconds has had them all when so few are left
@@ -138,7 +139,8 @@ class Suite:
         if result == "skipped" and code in (0, NO_TESTS):
             return result, numbers
         if code != 0 or result == "failed":
-            return "failed", f"exit code {code}: {last_words(setting.folder / 'log.txt')} ({numbers}{line})"
+            said = f"exit code {code}: {last_words(setting.folder / 'log.txt')}" if code else ""
+            return "failed", "; ".join(filter(None, [said, numbers if result != "failed" or not code else ""])) + line
         return result, numbers + line
 
     def environment(self, job, setting):
@@ -183,8 +185,9 @@ def read(job, folder):
 
 
 def last_words(path):
+    """The end of a log: a message, and what to do, which is a line of its own."""
     lines = [line.strip() for line in path.read_text(errors="replace").splitlines() if line.strip()]
-    return lines[-1][:300] if lines else ""
+    return " ".join(lines[-2:] if lines[-1:] and lines[-1].startswith("→") else lines[-1:])[:300]
 
 
 # ---- processes

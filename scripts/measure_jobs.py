@@ -7,11 +7,11 @@ import dataclasses
 import datetime
 import json
 import os
-import re
 import subprocess
-import xml.etree.ElementTree as xml
 from collections.abc import Callable
 from pathlib import Path
+
+from measure_results import read_crashes, read_export, read_judge_rate, read_kernelbench, read_model, read_pytest, read_self_test, read_suite
 
 ROOT = Path(__file__).resolve().parents[1]
 MEMORY_BOUND = "rmsnorm,layernorm,softmax,reduce,cross_entropy,rotary_embedding"
@@ -45,10 +45,6 @@ class Setting:
         return str(self.folder / name)
 
 
-class Skipped(Exception):
-    """A job that could not show anything here; the text says why."""
-
-
 def nothing(_setting):
     return None
 
@@ -57,7 +53,7 @@ def nothing(_setting):
 class Job:
     """`commands(setting)`: [(name of the file for standard output, words)], run one after another while they succeed.
 
-    `read(folder)`: one line of the numbers that matter, from the files there. errors: Skipped.
+    `read(folder)`: one line of the numbers that matter, from the files there: measure_results.py. errors: Skipped.
     `missing(setting)`: why the job cannot run here, or None.
     """
 
@@ -70,73 +66,6 @@ class Job:
     budgeted: bool = False  # its command is told its seconds, and it is finished when it has had limit_s of them in all
     missing: Callable = nothing
     environment: Callable = lambda setting: {}
-
-
-# ---- reading results
-
-
-def last_json(path):
-    return json.loads(path.read_text().strip().splitlines()[-1])
-
-
-def read_self_test(folder):
-    found = last_json(folder / "self_test.md")
-    return f"{found['caught']} of {found['pairs']} caught, {found['honest_passed']} honest twins passed"
-
-
-def read_judge_rate(folder):
-    found = last_json(folder / "judge_rate.json")
-    rate, repeated = found["rate"], found["repeated"]
-    copies = ", ".join(f"{copy['ratio']:.3f}" for copy in found["copies"])
-    agree = f"{repeated['agree']} of {repeated['times']} within 1.5 %" if repeated["times"] else "none kept to repeat"
-    return f"{rate['per_hour']:.0f} an hour; {agree}; our copy over the system's {copies}"
-
-
-def read_crashes(folder):
-    found = last_json(folder / "crashes.json")
-    left = f"{found['processes_left']} processes and {found['files_left']} files left, {found['device_memory_growth_mb']} MB of device memory"
-    return f"{found['as_expected']} of {found['trials']} as expected, {found['twins_kept']} of {found['twins']} twins kept, {left}"
-
-
-def read_suite(folder):
-    header, *rows = [line.split("\t") for line in (folder / "suite.tsv").read_text().strip().splitlines()]
-    label, mean = rows.pop()
-    at = header.index("best/ours")
-    ratios = [float(row[at]) for row in rows if row[at] != "-"]
-    return f"{label} {mean}; {sum(ratio >= 1 for ratio in ratios)} of {len(rows)} rows at 1 or more"
-
-
-def read_model(folder):
-    text = (folder / "summary.txt").read_text()
-    against = re.findall(r"^(\S.*?)\s+([\d.]+)x\s+([\d.]+) to ([\d.]+)$", text, re.M)
-    beaten = re.search(r"(\d+ experiments).*?(\d+ of \d+ kernels beat)", text)
-    if not against:
-        return "not verified in the model"
-    return "; ".join([*(f"{name.strip()} {factor}x ({low}-{high})" for name, factor, low, high in against), *(beaten.groups() if beaten else ())])
-
-
-def read_pytest(folder):
-    """Counts of a JUnit file. errors: Skipped where nothing ran."""
-    counts, reasons = {"passed": 0, "failed": 0, "skipped": 0}, []
-    for case in xml.parse(folder / "junit.xml").iter("testcase"):
-        skipped = case.find("skipped")
-        broken = case.find("failure") is not None or case.find("error") is not None
-        counts["failed" if broken else "passed" if skipped is None else "skipped"] += 1
-        if skipped is not None:  # of a whole file, the reason is in the text
-            reasons += re.findall(r"Skipped: (.*?)['\"]\)?$", skipped.text or "", re.M) or [skipped.get("message", "")]
-    if counts["passed"] + counts["failed"] == 0:
-        raise Skipped(reasons[0] if reasons else "no test was found")
-    return ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
-
-
-def read_export(folder):
-    return "; ".join((folder / name).read_text().strip().splitlines()[-1] for name in ("hf.txt", "torch.txt"))
-
-
-def read_kernelbench(folder):
-    totals = last_json(folder / "score.json")["totals"]["all"]
-    parts = [f"{verdict} {totals[verdict]['correct']} correct of {totals[verdict]['judged']} judged" for verdict in ("kb", "strict") if totals.get(verdict)]
-    return "; ".join(parts)
 
 
 # ---- what is missing
@@ -280,14 +209,15 @@ def export(setting):
 
 
 def kernelbench(setting):
-    problems = ["1"] if setting.rehearsal else ["1", "23", "36", "40", "47", "88"]
+    """Problems of families of ours, the small ones first; the score after each, so that there is one whenever the time is over."""
     source = ["--source", setting.kernelbench, "--level", "1", "--backend", setting.device, "--experiments", "1" if setting.rehearsal else "12"]
     commands = []
-    for problem in problems:
+    for problem in ["1"] if setting.rehearsal else ["1", "40", "23", "36", "47"]:
         for verb in ("solve", "bench"):
             words = [setting.program, "kernelbench", verb, *source, "--problems", problem, "--run-dir", setting.file("run"), "--json"]
             commands.append((f"{verb}_{problem}.json", words))
-    return [*commands, ("score.json", [setting.program, "kernelbench", "score", "--run-dir", setting.file("run"), "--json"])]
+        commands.append(("score.json", [setting.program, "kernelbench", "score", "--run-dir", setting.file("run"), "--json"]))
+    return commands
 
 
 JOBS = [
@@ -301,11 +231,11 @@ JOBS = [
         environment=lambda setting: {"AUTOKERNEL_CRASHES": "20"}),
     Job("kernelbench_upstream", "our verdict kb is that of KernelBench's own evaluation", 300, pytest("tests/gpu/test_kernelbench_upstream.py"), read_pytest,
         missing=first_of(needs_kernelbench, needs_pytest), environment=lambda setting: {"KERNELBENCH_SOURCE": setting.kernelbench}),
-    Job("sanitizer", "memcheck, racecheck and initcheck find nothing in the families' CUDA starters", 420, pytest("tests/e2e/test_sanitizer.py", "-k", "sanitizer"),
+    Job("sanitizer", "memcheck, racecheck and initcheck find nothing in the families' CUDA starters", 420, pytest("tests/e2e/test_sanitizer.py", "-k", "caught_by_the_sanitizer"),
         read_pytest, missing=first_of(needs_gpu, needs_pytest)),
-    Job("suite_float16", "the memory-bound families against PyTorch's best and the floor, float16", 900, memory_bound("float16"), read_suite, 150, True),
-    Job("suite_bfloat16", "the same, bfloat16", 900, memory_bound("bfloat16"), read_suite, 150, True),
-    Job("suite_both", "all families in CUDA C++ and in Triton, a few trials each", 900, both_backends, read_suite, 150, True),
+    Job("suite_float16", "the memory-bound families against PyTorch's best and the floor, float16", 480, memory_bound("float16"), read_suite, 150, True),
+    Job("suite_bfloat16", "the same, bfloat16", 480, memory_bound("bfloat16"), read_suite, 150, True),
+    Job("suite_both", "all families in CUDA C++ and in Triton, a few trials each", 480, both_backends, read_suite, 150, True),
     Job("llama", "LLaMA compact, 1x2048, end to end", 900, model("llama.py:Llama", "1,2048", "1,16"), read_model, 330),
     Job("gpt2", "GPT-2, 1x1024, end to end", 900, model("gpt2.py:GPT2", "1,1024", "1,16"), read_model, 330),
     Job("bert", "BERT-base, 8x512, end to end", 900, model("bert.py:BertBase", "8,512", "1,16"), read_model, 330),
