@@ -6,14 +6,11 @@ results.json there says what is finished, and the same command goes on with the 
 """
 
 import argparse
-import contextlib
-import ctypes
 import dataclasses
 import json
 import os
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -21,12 +18,11 @@ from pathlib import Path
 
 import measure_jobs
 from measure_jobs import ROOT, Setting
+from measure_processes import GRACE_S, adopt_what_is_left, run_command
 from measure_results import Skipped
 
-GRACE_S = 20  # to write down what there is, after Ctrl-C
 ROUND_END_S = 60  # a job that is told its seconds has had them all when so few are left
 NO_TESTS = 5  # pytest's exit code
-SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 FINISHED = ("passed", "failed")
 ORDER = ("passed", "failed", "unfinished", "out of time", "not begun", "skipped")
 
@@ -38,7 +34,7 @@ def main(arguments, jobs=None):
         print_table([(job.name, f"{job.limit_s:.0f} s", job.proves) for job in jobs])
         return 0
     chosen = [job for job in jobs if not options.jobs or job.name in options.jobs]
-    ctypes.CDLL(None).prctl(SUBREAPER, 1)  # what a job leaves behind comes to this process, and is ended
+    adopt_what_is_left()
     suite = Suite(options)
     try:
         for job in chosen:
@@ -188,70 +184,6 @@ def last_words(path):
     """The end of a log: a message, and what to do, which is a line of its own."""
     lines = [line.strip() for line in path.read_text(errors="replace").splitlines() if line.strip()]
     return " ".join(lines[-2:] if lines[-1:] and lines[-1].startswith("→") else lines[-1:])[:300]
-
-
-# ---- processes
-
-
-def run_command(words, output, log, environment, seconds):
-    """Run it in a session of its own; (exit code or None where the time was over, how many processes it left)."""
-    with open(output, "w", encoding="utf-8") as file:
-        try:
-            process = subprocess.Popen(words, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=log, start_new_session=True)
-        except OSError as error:
-            print(error, file=log, flush=True)
-            return 127, 0
-        try:
-            return process.wait(max(0.0, seconds)), end_left_over()
-        except subprocess.TimeoutExpired:
-            ask_to_end(process)
-            return None, 0
-        except BaseException:
-            ask_to_end(process)
-            raise
-        finally:
-            end_left_over()
-
-
-def ask_to_end(process):
-    process.send_signal(signal.SIGINT)
-    try:
-        process.wait(GRACE_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def end_left_over():
-    """Kill whatever descends from this process, which has waited for its own children; how many there were."""
-    ended = set()
-    while found := descendants(os.getpid()):
-        ended |= found
-        for process in found:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
-        time.sleep(0.01)
-    with contextlib.suppress(ChildProcessError):  # those that came to this process are its to reap
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-    return len(ended)
-
-
-def descendants(ancestor):
-    """Processes below this one that have not ended."""
-    parents, ended = {}, set()
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            state, parent = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()[:2]
-        except OSError:
-            continue
-        parents[int(name)] = int(parent)
-        if state in "ZX":
-            ended.add(int(name))
-    found, layer = set(), {ancestor}
-    while layer := {child for child, parent in parents.items() if parent in layer} - found:
-        found |= layer
-    return found - ended
 
 
 # ---- what is printed

@@ -125,10 +125,10 @@ def test_tiers_of_the_playbook_are_six_and_complete():
 MEASURE = f"""
 import sys
 sys.path.insert(0, {str(ROOT / "scripts")!r})
-import measure
+import measure, measure_processes
 from measure_jobs import Job
 
-measure.GRACE_S = 0.1
+measure_processes.GRACE_S = 0.1
 
 
 def job(name, program, limit_s=100, **more):
