@@ -35,15 +35,15 @@ def main(arguments, jobs=None):
         return 0
     chosen = [job for job in jobs if not options.jobs or job.name in options.jobs]
     adopt_what_is_left()
-    suite = Suite(options)
+    measurement = Measurement(options)
     try:
         for job in chosen:
-            suite.take(job)
+            measurement.take(job)
     except KeyboardInterrupt:
-        suite.print_results(chosen)
+        measurement.print_results(chosen)
         return 130
-    suite.print_results(chosen)
-    return suite.exit_code(chosen)
+    measurement.print_results(chosen)
+    return measurement.exit_code(chosen)
 
 
 def parse(arguments, names):
@@ -56,6 +56,7 @@ def parse(arguments, names):
     parser.add_argument("--out", type=Path, default=Path("measurements"), help="results and state (default: measurements)")
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "release", help="the programs (default: build/release)")
     parser.add_argument("--kernelbench", help="a checkout of KernelBench")
+    parser.add_argument("--commit", help="of the sources, where they are no git checkout")
     options = parser.parse_args(arguments)
     unknown = [name for name in options.jobs or () if name not in names]
     if unknown:
@@ -67,7 +68,7 @@ def parse(arguments, names):
     return options
 
 
-class Suite:
+class Measurement:
     """The jobs' results so far, and the time that is left."""
 
     def __init__(self, options):
@@ -194,10 +195,11 @@ def describe_machine(options, python):
     versions = "import importlib.metadata as m, sys\nprint(sys.version.split()[0])\nfor n in ('torch', 'triton'):\n    try: print(m.version(n))\n    except m.PackageNotFoundError: print('none')"
     torch = answer([python, "-c", versions]).split("\n") + ["unknown"] * 3
     gpu = answer(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]).split("\n")[0]
-    commit, changed = answer(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]), answer(["git", "-C", str(ROOT), "status", "--porcelain"])
+    commit = answer(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]) or options.commit or "unknown: name it with --commit"
+    changed = answer(["git", "-C", str(ROOT), "status", "--porcelain"])
     return {"device": (gpu or "no GPU seen by nvidia-smi") if options.device == "cuda" else "the CPU, a rehearsal", "cpus": str(os.cpu_count()), "python": torch[0],
             "torch": torch[1], "triton": torch[2], "program": answer([str(options.build / "bin" / "autokernel"), "--version"]),
-            "commit": (commit or "unknown") + (", changed" if changed else "")}
+            "commit": commit + (", changed" if changed else "")}
 
 
 def answer(words):

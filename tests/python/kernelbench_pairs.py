@@ -37,6 +37,31 @@ FAMILIES = {
     "reduce": ("pass", "x", "x.sum(1)", "x.mean(1) * x.shape[1]", "torch.rand(12, 40, 30)"),
 }
 
+TRITON = _HEAD + """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def softmax_row(x, y, width, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    row = tl.load(x + tl.program_id(0) * width + at, at < width, -float("inf"))
+    e = tl.exp(row - tl.max(row, 0))
+    tl.store(y + tl.program_id(0) * width + at, e / tl.sum(e, 0), at < width)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.zeros_like(x)
+        softmax_row[(ROWS,)](x, y, x.shape[1], 128)
+        return y
+"""
+
+
+def backend(solution):
+    """The benchmark's backend for a solution: one with Triton is imported from a file."""
+    return "triton" if "@triton.jit" in solution else "cuda"
+
 
 def _class(name, constructor, arguments, answer):
     lines = textwrap.indent(constructor, " " * 8)
@@ -73,6 +98,8 @@ def _planted():
     for way, (outcome, families, change) in ways.items():
         for family in families:
             yield f"{family}: {way}", (reference(family), solution(family, **change), outcome)
+    yield "softmax: right, in Triton", (reference("softmax"), TRITON.replace("ROWS", "len(x)"), "correct")
+    yield "softmax: half of the grid, in Triton", (reference("softmax"), TRITON.replace("ROWS", "len(x) // 2"), "values")
     yield "flash_attention: does not parse", (reference("flash_attention"), "class ModelNew(:\n", "not built")
     yield "cross_entropy: has no ModelNew", (reference("cross_entropy"), "x = 1\n", "not built")
 

@@ -15,6 +15,8 @@ import sys
 import tempfile
 import types
 
+from kernelbench_pairs import backend
+
 TIMED = 3  # calls: this is not about time
 
 
@@ -55,7 +57,7 @@ def upstream(evaluation, reference, solution, build):
     try:
         found = evaluation.eval_kernel_against_ref(
             reference, solution, num_correct_trials=5, num_perf_trials=TIMED, measure_performance=True, build_dir=build, device=torch.device("cuda:0"),
-            backend="cuda", precision=torch.float32)
+            backend=backend(solution), precision=torch.float32)
     except Exception as error:
         kind = "cuda_error" if "CUDA error" in str(error) else "other_error"
         return {"compiled": False, "correctness": False, "metadata": {kind: str(error)}, "runtime": -1.0}
@@ -66,7 +68,7 @@ def ours(reference, solution, build, device="cuda"):
     """The record of our verdict kb."""
     from autokernel.kernelbench import protocol
 
-    record = protocol.evaluate(reference, solution, device, "float32", "cuda", build, timed=TIMED)
+    record = protocol.evaluate(reference, solution, device, "float32", backend(solution), build, timed=TIMED)
     return {name: record[name] for name in ("compiled", "correctness", "metadata", "runtime")}
 
 

@@ -38,10 +38,10 @@ def test_the_version_in_the_environment_is_read_from_metadata(tmp_path, monkeypa
     (site / f"torch-{version}.dist-info").mkdir(parents=True)
     (site / f"torch-{version}.dist-info" / "METADATA").write_text(f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n")
     monkeypatch.setattr(ak, "VENV", tmp_path)
-    assert ak.venv_version("torch") is None, "metadata left over by an interrupted removal is no package"
+    assert ak.venv_version("torch", "torch") is None, "metadata left over by an interrupted removal is no package"
     (site / "torch").mkdir()
-    assert ak.venv_version("torch") == version
-    assert ak.venv_version("pytest") is None
+    assert ak.venv_version("torch", "torch") == version
+    assert ak.venv_version("pytest", "pytest") is None
 
 
 JUNIT = """<testsuites><testsuite>
