@@ -11,6 +11,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -34,6 +35,8 @@ def main(arguments, jobs=None):
         print_table([(job.name, f"{job.limit_s:.0f} s", job.proves) for job in jobs])
         return 0
     chosen = [job for job in jobs if not options.jobs or job.name in options.jobs]
+    for ending in (signal.SIGINT, signal.SIGTERM):  # also where this was started with them ignored
+        signal.signal(ending, signal.default_int_handler)
     adopt_what_is_left()
     measurement = Measurement(options)
     try:

@@ -222,7 +222,7 @@ def kernelbench(setting):
 
 JOBS = [
     Job("self_test", "the judge catches every planted candidate and passes every honest twin", 240, self_test, read_self_test),
-    Job("judge_rate", "judgements an hour, and whether they agree", 120, judge_rate, read_judge_rate),
+    Job("judge_rate", "judgements an hour, and whether they agree", 150, judge_rate, read_judge_rate),
     Job("crashes", "crashes, hangs and memory hogs in a row leave nothing behind", 240, crashes, read_crashes),
     Job("triton_canary", "Triton's modules are launched as they say", 100, triton_canary, read_suite, missing=needs_gpu),
     Job("tests_gpu", "runtime, worker and judge of solutions on this GPU", 400, pytest("tests/gpu", "--ignore=tests/gpu/test_kernelbench_upstream.py"), read_pytest,

@@ -1,4 +1,4 @@
-"""The checkout's own scripts: the wrapper's decisions, and the include order."""
+"""The checkout's own scripts: the wrapper's decisions, the include order, and how measurements are run."""
 
 import importlib.machinery
 import importlib.util
@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,7 @@ JOBS = [
     job("fails", "import sys; print('numbers'); sys.exit('the reason')"),
     job("leaves", "import subprocess, sys; p = subprocess.Popen(['sleep', '1000'], start_new_session=True); print(p.pid); open(sys.argv[1], 'w').write(str(p.pid))"),
     job("endless", "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN)\\nwhile True: time.sleep(1)", limit_s=0.3),
+    job("hangs", "import os, sys, time\\nopen(sys.argv[1] + '.new', 'w').write(str(os.getpid())); os.rename(sys.argv[1] + '.new', sys.argv[1])\\nwhile True: time.sleep(1)"),
     job("lacks", "", missing=lambda setting: "there is no such thing"),
     job("slices", "import sys; print(sys.argv[2])", limit_s=300, least_s=1, budgeted=True),
 ]
@@ -158,12 +160,12 @@ def measure(tmp_path):
     program.chmod(0o755)
 
     def run(*words):
-        given = [sys.executable, "-c", MEASURE, "--device", "cuda", "--out", str(tmp_path / "out"), "--build", str(tmp_path / "build"), *words]
-        done = subprocess.run(given, capture_output=True, text=True)
+        done = subprocess.run([*run.command, *words], capture_output=True, text=True)
         rows = [re.split(r"  +", line, maxsplit=3) for line in done.stdout.partition("\n\n")[2].splitlines()[1:-1]]
         return done.returncode, {row[0]: row[1:] for row in rows}, done.stderr
 
     run.out = tmp_path / "out"
+    run.command = [sys.executable, "-c", MEASURE, "--device", "cuda", "--out", str(run.out), "--build", str(tmp_path / "build")]
     return run
 
 
@@ -185,6 +187,16 @@ def test_a_measured_job_that_does_not_fit_is_not_begun_and_slices_go_on(measure)
     code, found, _ = measure("--jobs", "works,slices")
     assert code == 0 and found["slices"][0] == "passed" and float(found["slices"][2]) > 290
     assert measure("--jobs", "works", "--device", "cpu")[2].endswith("name another folder with --out\n")
+
+
+def test_who_ends_the_measurement_ends_its_job(measure):
+    note = measure.out / "hangs" / "note"
+    with subprocess.Popen([*measure.command, "--jobs", "hangs"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while process.poll() is None and not note.exists():
+            time.sleep(0.02)
+        process.terminate()
+    assert process.returncode == 130 and not Path("/proc", note.read_text()).exists()
+    assert '"result": "unfinished"' in (measure.out / "results.json").read_text()
 
 
 def test_an_unknown_job_is_an_error_that_names_the_known(measure):
