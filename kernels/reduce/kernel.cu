@@ -13,7 +13,7 @@ FINISH  = { values = [0, 1, 2],                     default = 0,   tier = 6 }   
 DEPTH   = { values = [64, 128, 256, 512, 1024],     default = 256, tier = 4 }   # rows above which columns side by side are split
 SHARERS = { values = [4, 8, 16],                    default = 8,   tier = 1 }   # warps that share the same columns
 UNROLL  = { values = [1, 2, 4, 8],                  default = 4,   tier = 3 }   # rows of them in flight
-OVERLAP = { values = [0, 1],                        default = 1,   tier = 2 }   # a launch begins before the one before it has ended
+OVERLAP = { values = [0, 1],                        default = 0,   tier = 2 }   # a launch begins before the one before it has ended
 require = ["VECTORS * THREADS <= 8192",                                         # the registers of a multiprocessor
            "SHARERS <= 8 || OP != 4 && OP != 5"]                                # its shared memory, with a place beside each value
 
