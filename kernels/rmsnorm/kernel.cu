@@ -13,6 +13,7 @@ REGISTERS = { values = [0, 32, 40, 48, 56, 64, 72, 80, 96, 128], default = 0,   
 STAGES    = { values = [0, 1, 2, 3, 4, 6],               default = 0,   tier = 4 }   # rows that come ahead by bulk copies, to blocks that stay; 0: a block for each row
 BLOCKS    = { values = [1, 2, 3, 4, 6, 8, 16],           default = 4,   tier = 4 }   # of a multiprocessor that stay
 CLUSTER   = { values = [1, 2, 4, 8],                     default = 1,   tier = 5 }   # blocks that share a row
+OVERLAP   = { values = [0, 1],                           default = 1,   tier = 2 }   # a launch begins before the one before it has ended
 require = [
   "VECTORS * THREADS <= 8192",  # the registers of a multiprocessor
   "REGISTERS * min(THREADS, align(cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), VECTORS * CLUSTER), 128)) <= 65536",
@@ -31,7 +32,7 @@ grid    = ["cdiv(M, WARPS * 32 / pow2ceil(max(1, cdiv(N * sizeof(T) / 16 + 2 * (
 block   = ["32 * WARPS"]
 args    = ["x", "weight", "residual", "out", "residual_out", "M", "N", "x.stride(0)", "residual.stride(0)", "out.stride(0)", "residual_out.stride(0)",
            "pow2ceil(max(1, cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), SHORT)))", "eps"]
-overlap = true
+overlap = "OVERLAP"
 
 # Blocks that stay, while the next rows come.
 [[variant]]
@@ -44,7 +45,7 @@ grid    = ["min(M, sm_count * BLOCKS)"]
 block   = ["align(cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), VECTORS), 32)"]
 shared  = "STAGES * (1 + HAS_RESIDUAL) * 16 * (N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0))"
 args    = ["x", "weight", "residual", "out", "residual_out", "M", "N", "x.stride(0)", "residual.stride(0)", "out.stride(0)", "residual_out.stride(0)", "eps"]
-overlap = true
+overlap = "OVERLAP"
 
 # A row to a block or a cluster, that holds it or reads it twice.
 [[variant]]
@@ -56,7 +57,7 @@ grid    = ["M * CLUSTER"]
 block   = ["min(THREADS, align(cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), VECTORS * CLUSTER), 32))"]
 cluster = ["CLUSTER"]
 args    = ["x", "weight", "residual", "out", "residual_out", "M", "N", "x.stride(0)", "residual.stride(0)", "out.stride(0)", "residual_out.stride(0)", "eps"]
-overlap = true
+overlap = "OVERLAP"
 
 # Any strides.
 [[launch]]
@@ -65,7 +66,7 @@ grid    = ["M"]
 block   = ["THREADS"]
 args    = ["x", "weight", "residual", "out", "residual_out", "N", "x.stride(0)", "x.stride(1)", "weight.stride(0)", "residual.stride(0)",
            "residual.stride(1)", "out.stride(0)", "out.stride(1)", "residual_out.stride(0)", "residual_out.stride(1)", "eps"]
-overlap = true
+overlap = "OVERLAP"
 
 # Where a search begins; what won on an H200.
 [[prior]]

@@ -37,8 +37,9 @@ void write_fixture(const std::filesystem::path& directory) {
   std::vector<float> x;
   std::vector<double> out;
   for (int64_t i = 0; i < rows * columns; ++i) {
+    const int64_t row = i / columns;
     x.push_back(static_cast<float>((i * 37 % 1024) - 500) / 8);
-    out.push_back(x.back() + static_cast<double>(i / columns) + step + wide + shift);
+    out.push_back(x.back() + static_cast<double>(row) + step + wide + shift);
   }
   const std::string shape = Json({rows, columns}).dump(), strides = Json({columns, 1}).dump();
   const NamedTensor input{"x", Dtype::float32, {rows * columns}, bytes_of(x)};

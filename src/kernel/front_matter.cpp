@@ -76,6 +76,10 @@ Expression FrontMatter::expression(const Json& value, const std::string& path) c
   return Expression::parse(text_of(value, path), where(path));
 }
 
+Expression FrontMatter::flag(const Json& value, const std::string& path) const {
+  return value.is_boolean() ? Expression::constant(value.get<bool>() ? 1 : 0) : expression(value, path);
+}
+
 std::vector<Expression> FrontMatter::expressions(const Json& value, const std::string& path, size_t maximum) const {
   if (!value.is_array() || value.empty() || value.size() > maximum)
     fail(path, "must be a list of 1 to " + std::to_string(maximum) + " expressions");
@@ -141,7 +145,7 @@ Launch FrontMatter::launch(const Json& value, const std::string& path) const {
     for (const auto& [name, each] : value["constexprs"].items())
       launch.constexprs.emplace(name, expression(each, path + ".constexprs." + name));
   }
-  launch.overlap = value.value("overlap", false);
+  if (value.contains("overlap")) launch.overlap = flag(value["overlap"], path + ".overlap");
   launch.cooperative = value.value("cooperative", false);
   return launch;
 }

@@ -35,10 +35,10 @@ struct Launch {
   std::string kernel;
   std::vector<Expression> grid, block;
   std::vector<std::string> arguments;  // tensor, scratch or float scalar by name, else an integer expression
-  std::optional<Expression> when, shared_bytes;
+  std::optional<Expression> when, overlap, shared_bytes;
   std::vector<Expression> cluster;
   std::map<std::string, Expression> constexprs;  // of Triton, beside tunables and options
-  bool overlap = false, cooperative = false;
+  bool cooperative = false;
   std::string where;  // file:line, for messages
 };
 

@@ -124,7 +124,7 @@ class Concretiser {
     result.block = evaluate3(launch.block, names);
     result.cluster = evaluate3(launch.cluster, names);
     result.shared_bytes = launch.shared_bytes ? launch.shared_bytes->evaluate(names) : 0;
-    result.overlap = launch.overlap;
+    result.overlap = launch.overlap && launch.overlap->evaluate(names) != 0;
     result.cooperative = launch.cooperative;
     check_extents(launch, result);
     for (const std::string& text : launch.arguments) result.arguments.push_back(argument(text, names, launch.where));

@@ -93,7 +93,7 @@ def test_every_form_is_found_and_its_starter_passes_all_stages(program, name):
     model = program.directory / "forms.py"
     model.write_text(MODEL)
     program.ok("prepare", f"{model}:{name}", "--input-shape", "20,96", "--dtype", dtype, "--run-dir", program.run_dir)
-    program.ok("extract", "--run-dir", program.run_dir, "--top", "40", "--min-share", "0")
+    program.extract()
     found = dict.fromkeys(expected, 0)
     for path in sorted((program.run_dir / "tasks").glob(f"{family}_*")):
         options = json.loads((path / "task.json").read_text())["options"]
