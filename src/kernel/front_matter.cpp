@@ -177,7 +177,7 @@ void FrontMatter::read_scratch(KernelFile& file) const {
 
 void FrontMatter::read_tensor_maps(KernelFile& file) const {
   if (!root_.contains("tensormap")) return;
-  if (file.backend_ != Backend::cuda) fail("tensormap", "is for the backend cuda alone");
+  if (file.backend_ == Backend::cpu) fail("tensormap", "is for GPUs");
   if (!root_["tensormap"].is_object()) fail("tensormap", "must hold tables: [tensormap.NAME]");
   constexpr size_t highest_rank = 5;
   for (const auto& [name, value] : root_["tensormap"].items()) {
@@ -188,6 +188,7 @@ void FrontMatter::read_tensor_maps(KernelFile& file) const {
                   .box = expressions(required(value, path, "box"), path + ".box", highest_rank),
                   .swizzle_bytes = Expression::constant(0),
                   .where = where(path)};
+    if (value.contains("swizzle") && file.backend_ == Backend::triton) fail(path + ".swizzle", "is chosen by Triton's compiler");
     if (value.contains("swizzle")) map.swizzle_bytes = expression(value["swizzle"], path + ".swizzle");
     if (value.contains("shape") != value.contains("strides")) fail(path, "`shape` and `strides` come together");
     if (value.contains("shape")) {
@@ -273,8 +274,6 @@ void FrontMatter::read_into(KernelFile& file) {
   read_priors(file);
   read_recipes(file);
   if (file.plan_.launches.empty()) fail("", "needs at least one [[launch]]");
-  if (file.backend_ == Backend::triton && root_.contains("tensormap"))
-    fail("tensormap", "a Triton kernel makes its descriptors itself, with tl.make_tensor_descriptor");
   check_backend(file, file.plan_.launches);
   check_backend(file, file.plan_.prepares);
   for (const Variant& variant : file.variants_) {

@@ -63,7 +63,7 @@ struct Prior {
   Point set;        // some of the tunables, each to one of its values
 };
 
-/// A descriptor for bulk copies of boxes of a tensor (CUDA).
+/// A descriptor for bulk copies of boxes of a tensor (CUDA, and Triton's `tensordesc`).
 struct TensorMap {
   std::string name, tensor;                     // tensor: of the task, or scratch
   std::vector<Expression> box, shape, strides;  // in elements, last dim fastest; no shape: the tensor's own
