@@ -224,15 +224,15 @@ struct Row {
     }
   }
 
-  template <class Team, class Pieces>
-  __device__ __forceinline__ void any(Team& team, const Pieces& pieces, const T* x, T* out) const {
+  template <class Team, class Pieces, class Source>
+  __device__ __forceinline__ void any(Team& team, const Pieces& pieces, const Source& source, T* out) const {
     constexpr int K = Pieces::vectors;
     const Scale of(scale);
     uint4 v[K];
     ak::SumExp own = {-ak::infinity(), 0.0f};
     for (int piece = 0; piece < pieces.count; ++piece) {
       const auto tile = pieces.tile(piece);
-      tile.load(v, x + pieces.offset(piece), fill());
+      source.load(tile, v, pieces.offset(piece), fill());
 #pragma unroll
       for (int k = 0; k < K; ++k) {
         float values[L];
@@ -245,7 +245,7 @@ struct Row {
     for (int piece = pieces.count - 1; piece >= 0; --piece) {  // the last one is still here
       const auto tile = pieces.tile(piece);
       const int64_t at = pieces.offset(piece);
-      if (piece + 1 < pieces.count) tile.load(v, x + at, fill());
+      if (piece + 1 < pieces.count) source.load(tile, v, at, fill());
       const bool aligned = ak::misalignment(out + at) == 0;
 #pragma unroll
       for (int k = 0; k < K; ++k) {

@@ -60,7 +60,7 @@ with torch.no_grad():
     for parameter in layer.parameters():
         parameter.copy_(torch.randn_like(parameter))
 x = torch.randn(4, 16, 256 if function == "softmax" else 192)
-arguments = {"softmax": (), "rmsnorm": (getattr(layer, "weight", None), 1e-6), "matmul": (getattr(layer, "weight", None), getattr(layer, "bias", None))}[function]
+arguments = {"softmax": (), "rmsnorm": (getattr(layer, "weight", None), None, 1e-6), "matmul": (getattr(layer, "weight", None), getattr(layer, "bias", None))}[function]
 call = getattr(module, function)
 
 def runs(x):
