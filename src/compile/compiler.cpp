@@ -94,7 +94,7 @@ Result Compiler::compile(const Source& source, const Limits& limits) const {
   const CommandResult command = run(source, directory.path(), module_name, limits);
   result.log = readable(command.output);
   if (command.status.timed_out) result.log += fmt::format("\nthe compiler was stopped after {:g} s", limits.seconds);
-  if (command.status.success()) {
+  if (command.status.success() && fs::is_regular_file(fs::symlink_status(directory.path() / module_name))) {
     fs::rename(directory.path() / module_name, result.module);
     result.compiled = true;
   } else if (result.log.empty()) {

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
@@ -44,7 +45,7 @@ void TritonServer::start() {
   environment["PYTHONDONTWRITEBYTECODE"] = "1";
   Pipe alive = make_pipe(), greeting = make_pipe();
   process_.emplace(Process::start(
-      {.arguments = {bridge::find_python().string(), "-m", "autokernel.triton_backend.server", socket},
+      {.arguments = {bridge::find_python().string(), "-m", "autokernel.triton_backend.server", socket, std::to_string(::getpid())},
        .environment = std::move(environment),
        .descriptors = {
            {0, nothing.get()}, {1, output.get()}, {2, output.get()}, {3, alive.read_end.get()}, {4, greeting.write_end.get()}}}));

@@ -128,9 +128,15 @@ std::optional<Json> ProcessJudge::ready(const Candidate& candidate, const kernel
                                         Judgement& judgement) {
   const auto module = compile(candidate, binding, judgement);
   if (!module) return std::nullopt;
-  Json json = kernel::to_json(candidate.file.backend() == kernel::Backend::triton ? kernel::with_triton_module(plan, *module) : plan);
-  json["module"] = *module;
-  return json;
+  try {
+    Json json = kernel::to_json(candidate.file.backend() == kernel::Backend::triton ? kernel::with_triton_module(plan, *module) : plan);
+    json["module"] = *module;
+    return json;
+  } catch (const Error& error) {
+    judgement.verdict = Verdict::does_not_compile;
+    judgement.evidence["log"] = error.what();
+    return std::nullopt;
+  }
 }
 
 Json ProcessJudge::request(const CaseFixture& fixture) const {

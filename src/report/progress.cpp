@@ -14,12 +14,16 @@
 namespace ak::report {
 namespace {
 
+constexpr double shortest_compile_s = 0.05;  // below it is not told
 constexpr size_t default_width = 100;
 
 std::string counter(const plan::Progress& progress) {
   return progress.experiments_planned ? fmt::format("{} of {}", progress.experiment, *progress.experiments_planned)
                                       : fmt::format("{}", progress.experiment);
 }
+
+/// What the judge waited for the compiler, where it did: a module of the cache, or one compiled ahead, costs nothing.
+std::string compile_text(double seconds) { return seconds < shortest_compile_s ? "" : fmt::format(", compiled in {:.1f} s", seconds); }
 
 /// The time of what was right; where what was not failed.
 std::string outcome(const store::Trial& trial, const Json& evidence) {
@@ -52,8 +56,8 @@ class Plain final : public Progress {
       return line(
           fmt::format("the environment failed on {} twice: {}", task.id, step.judgement.evidence.value("message", "no reason given")));
     const std::string left = progress.seconds_left ? fmt::format(", {} left", duration_text(*progress.seconds_left)) : "";
-    line(fmt::format("{} {} {}: {}{} ({}){}", mark_of(verdict), counter(progress), task.id, verdict,
-                     outcome(*step.trial, step.judgement.evidence), step.proposal.note, left));
+    line(fmt::format("{} {} {}: {}{} ({}){}{}", mark_of(verdict), counter(progress), task.id, verdict,
+                     outcome(*step.trial, step.judgement.evidence), step.proposal.note, compile_text(step.trial->compile_seconds), left));
   }
   void moved_on(const store::TaskState& task, const plan::MoveOn& why) override { line(fmt::format("left {}: {}", task.id, why.text)); }
   void finished(const std::string& why, const plan::Progress& progress) override {

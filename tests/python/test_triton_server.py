@@ -4,6 +4,7 @@ import concurrent.futures
 import ctypes
 import os
 import pathlib
+import socket
 import struct
 import subprocess
 import sys
@@ -199,6 +200,12 @@ def inserted(before, line):
         (inserted("    values =", "    tl.load.__globals__"), "tl.load.__globals__", "is private"),
         (inserted("    values =", "    getattr(tl, 'load')"), "getattr", "has no place in device code"),
         (inserted("    values =", "    unknown = missing + 1"), "unknown = missing", "missing is not defined"),
+        (inserted("    values =", "    tl.extra.pkgutil.resolve_name('os:system')"), "tl.extra", "is of pkgutil, which is host code"),
+        (inserted("    values =", "    tl.core.typing.get_type_hints(doubled)"), "tl.core", "is of typing, which is host code"),
+        (inserted("    values =", "    doubled.warmup()"), "doubled.warmup", ".warmup of a device function is host code"),
+        (inserted("import triton\n", "from triton.language.core import builtins as harmless"), "from triton", "triton.language.core.builtins is of builtins, which is host code"),
+        (inserted("import triton\n", "from triton.language.core import *"), "from triton", "imports * of triton.language.core"),
+        (inserted("import triton\n", "from triton.language.extra import pkgutil as harmless"), "from triton", "triton.language.extra.pkgutil is of pkgutil, which is host code"),
         (SOURCE.replace("values * 2", "values * absent"), "values * absent", "absent is not defined"),
         (SOURCE.replace("BLOCK: tl.constexpr", "BLOCK: tl.constexpr, DEPTH: tl.constexpr"), "def scale", "constexpr DEPTH of scale is not in the plan"),
         (SOURCE.replace("eps, BLOCK", "eps, more, BLOCK"), "def scale", "the plan gives scale 6 arguments, it takes 7"),
@@ -235,9 +242,8 @@ def test_a_compile_without_end_is_stopped(compiler):
 def test_a_compile_that_nobody_waits_for_is_stopped(compiler):
     text = inserted("    values =", "    for _ in tl.static_range(10000000):\n        eps += 1.0")
     connection, directory = compiler.connect(text, told(), seconds=600)
-    while not (directory / "log").exists():
+    while not children_in(directory):
         time.sleep(0.01)
-    assert children_in(directory)
     connection.close()
     while children_in(directory):
         time.sleep(0.01)
@@ -284,3 +290,25 @@ def test_a_file_that_gets_past_the_reader_still_writes_nothing_elsewhere(tmp_pat
 
 def _has_landlock():
     return ctypes.CDLL(None).syscall(444, None, 0, 1) >= 2
+
+
+def test_only_the_engine_is_served(compiler):
+    attempt = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.sendall(bytes(4)); print(s.recv(1))"
+    result = subprocess.run([sys.executable, "-c", attempt, compiler.socket], capture_output=True, text=True)
+    assert result.stdout in ("b''\n", ""), result
+    assert compiler.compile(SOURCE, told())["code"] == 0
+
+
+def test_the_log_is_what_the_compile_wrote_not_what_it_links_to(compiler, tmp_path):
+    """A name cannot lead the supervisor, which is not confined, to another file."""
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    text = inserted("    values =", "    for _ in tl.static_range(10000000):\n        eps += 1.0")
+    connection, directory = compiler.connect(text, told(), seconds=2)
+    while not (directory / "log").exists():
+        time.sleep(0.01)
+    (directory / "log").unlink()
+    (directory / "log").symlink_to(secret)
+    with connection:
+        (size,) = struct.unpack("<I", connection.recv(4, socket.MSG_WAITALL))
+        assert "secret" not in connection.recv(size, socket.MSG_WAITALL).decode()

@@ -28,7 +28,7 @@ class Compiler:
         self.socket = os.path.join(self.directory.name, "socket")
         path = os.pathsep.join(filter(None, [str(ROOT / "python"), os.environ.get("PYTHONPATH")]))  # of another Triton, too
         env = {**os.environ, "PYTHONPATH": path, **(environment or {})}
-        command = [sys.executable, "-m", "autokernel.triton_backend.server", self.socket]
+        command = [sys.executable, "-m", "autokernel.triton_backend.server", self.socket, str(os.getpid())]
         self.process = subprocess.Popen(command, preexec_fn=place, close_fds=False, env=env, stderr=subprocess.DEVNULL)
         os.close(engine_read)
         os.close(greeting_write)

@@ -55,6 +55,7 @@ def _load(source_path, source):
     """The module's device functions, by name. Only what KernelSource allows is executed."""
     namespace = {"__name__": "kernel", "__file__": str(source_path), "__builtins__": {"__import__": _import_triton}}
     exec(compile(source.text, str(source_path), "exec", dont_inherit=True), namespace)
+    source.check_reach(namespace)
     return {name: namespace[name] for name in source.functions}
 
 

@@ -6,6 +6,7 @@ import platform
 import select
 import signal
 import socket
+import struct
 import sys
 import tempfile
 
@@ -15,8 +16,8 @@ PROTOCOL = 1
 ENGINE, GREETING = 3, 4  # descriptors: closes when the engine ends; takes the greeting
 
 
-def main(socket_path):
-    """Greet, then serve until the engine closes its end."""
+def main(socket_path, engine):
+    """Greet, then serve the process `engine` until it closes its end."""
     os.dup2(2, 1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
@@ -36,7 +37,7 @@ def main(socket_path):
             if ENGINE in ready:
                 return 0
             if listener in ready:
-                _serve_in_child(listener)
+                _serve_in_child(listener, engine)
 
 
 def _warm_up():
@@ -66,11 +67,11 @@ def _programs():
     return [str(path) for path in folder.glob("ptxas*")] + [path for path in named if path]
 
 
-def _serve_in_child(listener):
+def _serve_in_child(listener, engine):
     from autokernel.triton_backend import confine
 
     connection, _ = listener.accept()
-    if os.fork() != 0:
+    if _peer(connection) != engine or os.fork() != 0:  # a compile might ask for others, in directories that it may not write in
         connection.close()
         return
     confine.die_with_parent()
@@ -82,12 +83,17 @@ def _serve_in_child(listener):
     os._exit(0)
 
 
+def _peer(connection):
+    """The process that connected."""
+    return struct.unpack("iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+
+
 def _supervise(connection, request):
     """How the compile ended: {"code" or "signal", "timed_out", "log"}. It is killed when its time is over or nobody waits for it any more."""
-    log_path = os.path.join(request["directory"], "log")
+    log = os.open(os.path.join(request["directory"], "log"), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)  # whatever it may become a link to
     worker = os.fork()
     if worker == 0:
-        _compile_confined(request, log_path)
+        _compile_confined(request, log)
     with contextlib.suppress(OSError):
         os.setpgid(worker, worker)  # whoever of the two comes first
     watched = os.pidfd_open(worker)
@@ -96,13 +102,12 @@ def _supervise(connection, request):
     with contextlib.suppress(ProcessLookupError):
         os.killpg(worker, signal.SIGKILL)  # with what it started
     _, status = os.waitpid(worker, 0)
-    with open(log_path, errors="replace") as file:
-        log = file.read(request["log_bytes"])
+    text = os.pread(log, request["log_bytes"], 0).decode(errors="replace")
     ended = {"signal": os.WTERMSIG(status)} if os.WIFSIGNALED(status) else {"code": os.WEXITSTATUS(status)}
-    return {**ended, "timed_out": timed_out, "log": log}
+    return {**ended, "timed_out": timed_out, "log": text}
 
 
-def _compile_confined(request, log_path):
+def _compile_confined(request, log):
     from autokernel.triton_backend import compile as compiler
     from autokernel.triton_backend import confine
 
@@ -110,11 +115,10 @@ def _compile_confined(request, log_path):
     confine.leave_network()
     confine.die_with_parent()
     os.chdir(request["directory"])
-    log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    os.closerange(3, 256)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     os.environ.update({"TRITON_CACHE_DIR": request["directory"], "TMPDIR": request["directory"], "HOME": request["directory"]})
     tempfile.tempdir = request["directory"]
     code = 1
@@ -131,4 +135,4 @@ def _compile_confined(request, log_path):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.argv[1], int(sys.argv[2])))

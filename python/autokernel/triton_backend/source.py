@@ -2,8 +2,10 @@
 
 import ast
 import re
+import types
 
 _MODULES = ("triton", "triton.language")  # and what lies below the second
+_LANGUAGE = ("triton.language", "triton._utils", "triton.runtime.jit", "triton._C.libtriton")
 _HOST_HELPERS = {"jit", "cdiv", "next_power_of_2", "language", "constexpr_function"}  # of `triton`, that device code may name
 _REFLECTION = {"eval", "exec", "compile", "open", "getattr", "setattr", "delattr", "globals", "locals", "vars", "input", "breakpoint"}
 _HOST_MODULES = {"builtins", "os", "sys", "inspect", "importlib", "subprocess", "types", "runtime", "compiler", "backends", "knobs"}
@@ -41,6 +43,22 @@ class KernelSource:
     def block(self):
         """The TOML block on top: the module's docstring."""
         return ast.get_docstring(self.tree, clean=False) or ""
+
+    def check_reach(self, namespace):
+        """The file's names, of the module that it became, lead to the language alone: Triton's modules import others, which hold all of Python.
+
+        errors: SourceError.
+        """
+        for statement in self.tree.body:
+            if isinstance(statement, ast.ImportFrom):
+                for alias in statement.names:
+                    _require_language(namespace[alias.asname or alias.name], statement.lineno, f"{statement.module}.{alias.name}")
+        for name, function in self.functions.items():
+            arguments, constants = self.parameters(name)
+            known = {key: value for key, value in namespace.items() if key not in {*arguments, *constants}}
+            for node in ast.walk(function):
+                if isinstance(node, (ast.Attribute, ast.Name)):
+                    _resolve(node, known)
 
     def line_of(self, pattern):
         """The first line that the pattern matches, else 1."""
@@ -96,6 +114,9 @@ def _check_import(statement):
         for alias in statement.names:
             if alias.name not in _HOST_HELPERS:
                 raise SourceError(statement.lineno, f"imports triton.{alias.name}, which is host code")
+    for alias in statement.names:
+        if isinstance(statement, ast.ImportFrom) and (alias.name == "*" or alias.name.startswith("_")):
+            raise SourceError(statement.lineno, f"imports {alias.name} of {statement.module}: name what is used, of the documented language")
 
 
 def _check_names(node):
@@ -109,6 +130,28 @@ def _check_names(node):
             raise SourceError(node.lineno, f"triton.{node.attr} is host code{hint}")
     if isinstance(node, ast.Name) and (node.id in _REFLECTION or node.id.startswith("__")):
         raise SourceError(node.lineno, f"{node.id} has no place in device code")
+
+
+def _resolve(node, namespace):
+    """What a chain of names stands for, as far as it is of modules; None beyond."""
+    if isinstance(node, ast.Name):
+        found = namespace.get(node.id)
+    elif isinstance(node, ast.Attribute):
+        holder = _resolve(node.value, namespace)
+        if type(holder).__name__ == "JITFunction":
+            raise SourceError(node.lineno, f".{node.attr} of a device function is host code")
+        found = getattr(holder, node.attr, None) if isinstance(holder, types.ModuleType) else None
+    else:
+        return None
+    _require_language(found, node.lineno, ast.unparse(node))
+    return found
+
+
+def _require_language(value, line, name):
+    """errors: SourceError for a module, a function or a class of another package."""
+    home = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None) if callable(value) else None
+    if isinstance(home, str) and home not in ("triton", "kernel") and not home.startswith(_LANGUAGE):
+        raise SourceError(line, f"{name} is of {home}, which is host code")
 
 
 def _is_plain_jit(call):

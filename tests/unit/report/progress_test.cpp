@@ -37,6 +37,7 @@ search::Step step(store::TaskState& state, int64_t experiment, judge::Verdict ve
   trial.verdict = judge::name_of(verdict);
   trial.median_us = us;
   trial.speedup_vs_best = us > 0 ? 40 / us : 0;
+  trial.compile_seconds = experiment == 7 ? 1.25 : 0;
   state.trials.push_back(trial);
   if (verdict == judge::Verdict::kept) state.incumbent = trial;
   result.trial = trial;
@@ -87,10 +88,12 @@ TEST(Plain, SaysEachThingInALine) {
   FakeClock clock;
   play(*make_progress(Style::plain, file.get(), clock, "tiny"));
   const std::string text = file.text();
-  for (const char* part : {"capture the model's graph …", "task softmax_12345678: 31.5 % of the forward",
-                           "✓ 1 of 40 softmax_12345678: kept 25.0 us, 1.60x vs the best baseline (the defaults), 1:50 left",
-                           "✗ 2 of 40 softmax_12345678: wrong", "the environment failed on softmax_12345678 twice: the disk is full",
-                           "left softmax_12345678: plateau", "search ended: the minutes are over; 2 experiments in 1:00"}) {
+  for (const char* part :
+       {"capture the model's graph …", "task softmax_12345678: 31.5 % of the forward",
+        "✓ 1 of 40 softmax_12345678: kept 25.0 us, 1.60x vs the best baseline (the defaults), compiled in 1.2 s, 1:50 left",
+        "✗ 2 of 40 softmax_12345678: wrong (ROWS 1→2 (tier 1)), 1:40 left",
+        "the environment failed on softmax_12345678 twice: the disk is full", "left softmax_12345678: plateau",
+        "search ended: the minutes are over; 2 experiments in 1:00"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\nin\n" << text;
   }
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
