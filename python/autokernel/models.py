@@ -274,7 +274,10 @@ def _make_inputs(loaded, shape, dtype, device, seed):
     if any(not isinstance(size, int) or size < 0 for size in shape):
         raise user_error(f"An input shape is a list of sizes, not {shape}.")
     generator = torch.Generator().manual_seed(seed)
-    loaded.args = (torch.randn(shape, generator=generator).to(device=device, dtype=dtype),)
+    try:
+        loaded.args = (torch.randn(shape, generator=generator).to(device=device, dtype=dtype),)
+    except (RuntimeError, MemoryError) as error:
+        raise user_error(f"An input of shape {list(shape)} cannot be made ({describe(error)}): give a smaller --input-shape.") from error
     float_error = _attempt(loaded)
     if float_error is None:
         return

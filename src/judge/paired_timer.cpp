@@ -90,9 +90,10 @@ std::optional<Finding> disagreement(const std::vector<Sample>& samples) {
 
 bool is_clean(double us, double waited_us) { return waited_us <= tolerated_wait_us + tolerated_wait_share * us; }
 
-std::optional<Finding> PairedTimer::launch_once(Bench& bench, std::vector<TimedLaunch>* launches, bool check_memory) {
+std::optional<Finding> PairedTimer::launch_once(Bench& bench, Timing* timing, bool check_memory) {
   const uint64_t seed = secrets_();
-  bench.perturb(seed);
+  const int64_t nudged = bench.affordable_nudges();
+  bench.perturb(seed, nudged);
   bench.poison_outputs();
   machine_.flush();
   // The last of them is looked at; nobody can tell which it is.
@@ -100,7 +101,8 @@ std::optional<Finding> PairedTimer::launch_once(Bench& bench, std::vector<TimedL
   const int repeats = usual + static_cast<int>(secrets_() % static_cast<uint64_t>(1 + usual / 2));
   if (auto finding = bench.launch(bench.workers(), Bench::Look::few, repeats)) return finding;
   if (auto finding = bench.check_finished()) return finding;
-  if (launches != nullptr) launches->push_back({seed, bench.outputs_hash()});
+  if (timing != nullptr) timing->launches.push_back({seed, nudged, bench.outputs_hash()});
+  if (timing != nullptr && bench.last_outside_us()) timing->outside_us.push_back(*bench.last_outside_us());
   if (check_memory || bench.total_bytes() <= always_checked_bytes) return bench.check_memory();
   bench.restore();
   return std::nullopt;
@@ -108,7 +110,7 @@ std::optional<Finding> PairedTimer::launch_once(Bench& bench, std::vector<TimedL
 
 std::optional<Finding> PairedTimer::watch(Bench& bench, int launches) {
   for (int i = 0; i < launches; ++i) {
-    bench.perturb(secrets_());
+    bench.perturb(secrets_(), bench.affordable_nudges());
     bench.poison_outputs();
     machine_.flush();
     if (auto finding = bench.launch(bench.workers(), Bench::Look::all_at_once)) return finding;
@@ -118,10 +120,10 @@ std::optional<Finding> PairedTimer::watch(Bench& bench, int launches) {
   return std::nullopt;
 }
 
-std::optional<Finding> PairedTimer::sample(Bench& bench, std::vector<Sample>& samples, std::vector<TimedLaunch>* launches) {
+std::optional<Finding> PairedTimer::sample(Bench& bench, std::vector<Sample>& samples, Timing* timing) {
   Sample sample;
   for (int attempt = 0; attempt < most_attempts; ++attempt) {
-    if (auto finding = launch_once(bench, launches, attempt == 0 && samples.size() % 8 == 0)) return finding;
+    if (auto finding = launch_once(bench, timing, attempt == 0 && samples.size() % 8 == 0)) return finding;
     sample.us = bench.last_us();
     sample.second_us = bench.last_second_us();
     sample.clean = is_clean(sample.us, bench.last_waited_us());
@@ -158,7 +160,7 @@ Timing PairedTimer::compare(Bench& candidate, Bench& incumbent, const TimingRule
   for (;;) {
     for (const bool is_candidate : {true, false, false, true}) {
       if (is_candidate) {
-        if ((timing.failure = sample(candidate, candidates, &timing.launches))) return timing;
+        if ((timing.failure = sample(candidate, candidates, &timing))) return timing;
       } else if ((timing.incumbent_failure = sample(incumbent, incumbents, nullptr))) {
         return timing;
       }
@@ -180,7 +182,7 @@ Timing PairedTimer::measure(Bench& candidate, const TimingRules& rules) {
   const double end = seconds_now() + rules.maximum_seconds;
   while (samples.size() < alone_most) {
     if (!samples.empty() && samples.size() % samples_a_place == 0 && (timing.failure = candidate.place(secrets_()))) return timing;
-    if ((timing.failure = sample(candidate, samples, &timing.launches))) return timing;
+    if ((timing.failure = sample(candidate, samples, &timing))) return timing;
     timing.samples_us = times_of(samples, true);
     if (samples.size() < alone_least) continue;
     if (timing.samples_us.size() >= alone_least) {

@@ -21,7 +21,8 @@ struct TimingRules {
 
 /// A launch of the candidate on contents that it had not seen before.
 struct TimedLaunch {
-  uint64_t seed;  // of Bench::perturb
+  uint64_t seed;   // of Bench::perturb
+  int64_t nudged;  // of the same
   std::string outputs_hash;
 };
 
@@ -35,6 +36,7 @@ struct Timing {
   double speedup = 1, noise = 0;
   Interval interval{0, 0};  // of the speed-up, 95 %
   std::vector<TimedLaunch> launches;
+  std::vector<double> outside_us;  // of the candidate's launches, where it is known: device::Outcome::outside_us
 };
 
 /// A cold launch on the judge's clock.
@@ -69,9 +71,9 @@ class PairedTimer {
 
  private:
   /// One launch on new contents, off the record.
-  std::optional<Finding> launch_once(Bench& bench, std::vector<TimedLaunch>* launches, bool check_memory);
+  std::optional<Finding> launch_once(Bench& bench, Timing* timing, bool check_memory);
   /// The first undisturbed of a few launches, else the last.
-  std::optional<Finding> sample(Bench& bench, std::vector<Sample>& samples, std::vector<TimedLaunch>* launches);
+  std::optional<Finding> sample(Bench& bench, std::vector<Sample>& samples, Timing* timing);
 
   Machine& machine_;
   std::mt19937_64& secrets_;

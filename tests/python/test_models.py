@@ -127,6 +127,7 @@ def test_an_import_error_shows_the_users_traceback_once(model_file):
         ("{file}:Plain", None, "--input-shape"),
         ("{file}:Plain", [3, 7], "mat1 and mat2 shapes cannot be multiplied (3x7 and 8x4)"),
         ("{file}:Plain", [3, -8], "An input shape is a list of sizes"),
+        ("{file}:Plain", [1 << 44, 8], "give a smaller --input-shape"),
         ("nowhere.py:Plain", [3, 8], "There is no file nowhere.py"),
         ("no_such_module_here:Plain", [3, 8], "ModuleNotFoundError"),
         ("Plain", [3, 8], "names no model"),
