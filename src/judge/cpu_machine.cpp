@@ -109,7 +109,7 @@ std::optional<double> CpuMachine::idle_outside_us() {
     if (outcome.outside_us) outside_us.push_back(*outcome.outside_us);
   }
   if (outside_us.empty()) return std::nullopt;
-  return median(outside_us);
+  return std::ranges::max(outside_us);
 }
 
 cpu::Program CpuMachine::empty_program() const {

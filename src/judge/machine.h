@@ -41,7 +41,8 @@ class Machine {
   /// Measured rates (docs/formats/judge.md).
   virtual Json ceilings() = 0;
 
-  /// Median CPU time that a host needs around a launch that computes nothing, beyond what its clock sees; nothing where that is not known.
+  /// Most CPU time that a host took around one of several launches that compute nothing, beyond what its clock sees; nothing where that
+  /// is not known.
   virtual std::optional<double> idle_outside_us() { return std::nullopt; }
 
   /// Whether someone can watch a launch on so many workers without taking a CPU from it.

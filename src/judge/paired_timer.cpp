@@ -18,6 +18,7 @@ constexpr double tolerated_wait_us = 40, tolerated_wait_share = 0.05;  // for a 
 constexpr double longest_repeated_us = 20'000;                         // a longer launch meets other work whenever there is any
 constexpr double patience = 4;                                         // times maximum_seconds, where too few samples are undisturbed
 constexpr double most_repeats = 16, repeated_us = 2000;                // of a launch, where the device has its own clock
+constexpr uint64_t cycle = 8;                                          // of launches, most of which leave no element as it was
 constexpr size_t alone_least = 12, alone_most = 60;
 constexpr size_t samples_a_place = 3;  // of the same addresses, which are a part of a kernel's luck
 constexpr double alone_precision = 0.01;
@@ -90,9 +91,17 @@ std::optional<Finding> disagreement(const std::vector<Sample>& samples) {
 
 bool is_clean(double us, double waited_us) { return waited_us <= tolerated_wait_us + tolerated_wait_share * us; }
 
+/// Two launches in a row of each cycle differ in a few elements only: who looks at some of them believes that he has seen the data.
+int64_t PairedTimer::nudges(const Bench& bench) {
+  if (step_ == 0) plain_ = secrets_() % (cycle - 1);
+  const bool plain = step_ == plain_ || step_ == plain_ + 1;
+  step_ = (step_ + 1) % cycle;
+  return plain ? 0 : bench.affordable_nudges();
+}
+
 std::optional<Finding> PairedTimer::launch_once(Bench& bench, Timing* timing, bool check_memory) {
   const uint64_t seed = secrets_();
-  const int64_t nudged = bench.affordable_nudges();
+  const int64_t nudged = timing != nullptr ? nudges(bench) : bench.affordable_nudges();
   bench.perturb(seed, nudged);
   bench.poison_outputs();
   machine_.flush();

@@ -75,8 +75,11 @@ class PairedTimer {
   /// The first undisturbed of a few launches, else the last.
   std::optional<Finding> sample(Bench& bench, std::vector<Sample>& samples, Timing* timing);
 
+  int64_t nudges(const Bench& bench);
+
   Machine& machine_;
   std::mt19937_64& secrets_;
+  uint64_t step_ = 0, plain_ = 0;  // launches of the candidate, within a cycle: this one, and the first that is not nudged
 };
 
 }  // namespace ak::judge

@@ -26,9 +26,9 @@ constexpr int64_t least_floor_bytes = 1 << 20;  // below, a launch costs more th
 constexpr size_t least_replays = 12;
 constexpr std::chrono::milliseconds longest_replay(500);
 constexpr int watched_launches = 4;
-// Waking up, forming a team and waiting for the clock's start, awake for a moment, cost 0.1 to 0.3 ms of CPU time around a launch, more
-// where the machine is busy.
-constexpr double tolerated_outside_us = 400, idle_factor = 3, outside_share = 0.1;
+// Waking up, forming a team and waiting for the clock's start, awake for a moment, cost 0.1 to 0.7 ms of CPU time around a launch, the more
+// the busier the machine is.
+constexpr double tolerated_outside_us = 700, idle_factor = 2, outside_share = 0.1;
 
 Json verdict_json(const Finding& finding) {
   Json result = {{"verdict", name_of(finding.verdict)}, {"evidence", finding.evidence}};
@@ -256,7 +256,7 @@ std::optional<Finding> Server::works_outside(Bench& bench, Timing& timing) {
     }
     const double outside_us = median(timing.outside_us), share = outside_share * std::ranges::min(timing.samples_us) * bench.workers();
     if (outside_us <= tolerated_outside_us + share) return std::nullopt;
-    const double idle_us = machine_->idle_outside_us().value_or(outside_us);
+    const double idle_us = std::max(machine_->idle_outside_us().value_or(outside_us), tolerated_outside_us);
     if (outside_us <= idle_factor * idle_us + share) return std::nullopt;
     if (attempt > 0)
       return Finding{Verdict::cheating,
