@@ -18,7 +18,8 @@ constexpr double tolerated_wait_us = 40, tolerated_wait_share = 0.05;  // for a 
 constexpr double longest_repeated_us = 20'000;                         // a longer launch meets other work whenever there is any
 constexpr double patience = 4;                                         // times maximum_seconds, where too few samples are undisturbed
 constexpr double most_repeats = 16, repeated_us = 2000;                // of a launch, where the device has its own clock
-constexpr uint64_t cycle = 8;                                          // of launches, most of which leave no element as it was
+constexpr size_t least_outside = 4;
+constexpr uint64_t cycle = 8;  // of launches, most of which leave no element as it was
 constexpr size_t alone_least = 12, alone_most = 60;
 constexpr size_t samples_a_place = 3;  // of the same addresses, which are a part of a kernel's luck
 constexpr double alone_precision = 0.01;
@@ -89,6 +90,16 @@ std::optional<Finding> disagreement(const std::vector<Sample>& samples) {
                  {}};
 }
 
+double outside_us(const Timing& timing) {
+  if (timing.outside_us.size() < least_outside) return 0;
+  auto launches = timing.outside_us;
+  std::ranges::sort(launches);
+  launches.resize(std::max(least_outside, launches.size() / 3));
+  std::vector<double> us;
+  for (const auto& [launch_us, outside] : launches) us.push_back(outside);
+  return median(us);
+}
+
 bool is_clean(double us, double waited_us) { return waited_us <= tolerated_wait_us + tolerated_wait_share * us; }
 
 /// Two launches in a row of each cycle differ in a few elements only: who looks at some of them believes that he has seen the data.
@@ -111,7 +122,10 @@ std::optional<Finding> PairedTimer::launch_once(Bench& bench, Timing* timing, bo
   if (auto finding = bench.launch(bench.workers(), Bench::Look::few, repeats)) return finding;
   if (auto finding = bench.check_finished()) return finding;
   if (timing != nullptr) timing->launches.push_back({seed, nudged, bench.outputs_hash()});
-  if (timing != nullptr && bench.last_outside_us()) timing->outside_us.push_back(*bench.last_outside_us());
+  if (timing != nullptr) {
+    if (bench.last_outside_us() && previous_us_ > 0) timing->outside_us.emplace_back(previous_us_, *bench.last_outside_us());
+    previous_us_ = bench.last_us();
+  }
   if (check_memory || bench.total_bytes() <= always_checked_bytes) return bench.check_memory();
   bench.restore();
   return std::nullopt;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "judge/bench.h"
@@ -36,8 +37,13 @@ struct Timing {
   double speedup = 1, noise = 0;
   Interval interval{0, 0};  // of the speed-up, 95 %
   std::vector<TimedLaunch> launches;
-  std::vector<double> outside_us;  // of the candidate's launches, where it is known: device::Outcome::outside_us
+  /// Of the candidate's launches, where it is known: its time, and device::Outcome::outside_us.
+  std::vector<std::pair<double, double>> outside_us;
 };
+
+/// Median of the CPU time that the candidate's threads took around its fastest launches, beyond what the clock allows for: of a launch
+/// that others disturbed too much is allowed for. 0 where too little is known.
+double outside_us(const Timing& timing);
 
 /// A cold launch on the judge's clock.
 struct Sample {
@@ -79,6 +85,7 @@ class PairedTimer {
 
   Machine& machine_;
   std::mt19937_64& secrets_;
+  double previous_us_ = 0;         // of the candidate's last launch
   uint64_t step_ = 0, plain_ = 0;  // launches of the candidate, within a cycle: this one, and the first that is not nudged
 };
 
