@@ -10,6 +10,7 @@ SHORT   = { values = [1, 2, 4, 8],                  default = 4,   tier = 1 }   
 WARPS   = { values = [1, 2, 4, 8],                  default = 4,   tier = 1 }   # of a block there
 BLOCKS  = { values = [2, 4, 8],                     default = 4,   tier = 4 }   # of a multiprocessor, where they share few rows
 LAST    = { values = [0, 4, 8, 16],                 default = 0,   tier = 6 }   # rows a multiprocessor in a launch whose last block adds up
+OVERLAP = { values = [0, 1],                        default = 1,   tier = 2 }   # a launch begins before the one before it has ended
 require = ["VECTORS * THREADS * (1 + AHEAD) <= 8192"]                           # the registers of a multiprocessor
 
 [[prior]]
@@ -38,7 +39,7 @@ when = "(V <= 1 || logits.stride(1) == 1) && V * sizeof(T) <= 512 * SHORT"
 kernel = "cross_entropy_warps"
 grid   = ["cdiv(M, WARPS * 32 / pow2ceil(max(1, cdiv(V * sizeof(T), 16 * SHORT))))"]
 block  = ["32 * WARPS"]
-overlap = true
+overlap = "OVERLAP"
 args   = ["logits", "targets", "weight", "losses", "sums", "M", "V", "logits.stride(0)", "targets.stride(0)", "weight.stride(0)",
           "losses.stride(0)", "ignore_index", "smoothing", "pow2ceil(max(1, cdiv(V * sizeof(T), 16 * SHORT)))"]
 [[variant.launch]]
@@ -46,7 +47,7 @@ kernel = "cross_entropy_total"
 grid   = ["1"]
 block  = ["min(1024, align(max(1, cdiv(M, 16)), 32))"]
 when   = "REDUCED"
-overlap = true
+overlap = "OVERLAP"
 args   = ["sums", "targets", "weight", "loss", "M", "V", "targets.stride(0)", "weight.stride(0)", "ignore_index"]
 
 # Few long rows: blocks share one, each with every so manieth piece.
@@ -56,14 +57,14 @@ when = "logits.stride(1) == 1 && M < sm_count && V * sizeof(T) > 16 * VECTORS * 
 kernel = "cross_entropy_parts"
 grid   = ["M * min(cdiv(V * sizeof(T), 16 * VECTORS * THREADS), cdiv(BLOCKS * sm_count, max(1, M)))"]
 block  = ["THREADS"]
-overlap = true
+overlap = "OVERLAP"
 args   = ["logits", "targets", "weight", "parts", "V", "logits.stride(0)", "targets.stride(0)", "weight.stride(0)", "ignore_index",
           "min(cdiv(V * sizeof(T), 16 * VECTORS * THREADS), cdiv(BLOCKS * sm_count, max(1, M)))"]
 [[variant.launch]]
 kernel = "cross_entropy_merge"
 grid   = ["M"]
 block  = ["32"]
-overlap = true
+overlap = "OVERLAP"
 args   = ["logits", "targets", "weight", "parts", "losses", "sums", "V", "logits.stride(0)", "targets.stride(0)", "weight.stride(0)",
           "losses.stride(0)", "ignore_index", "smoothing",
           "min(cdiv(V * sizeof(T), 16 * VECTORS * THREADS), cdiv(BLOCKS * sm_count, max(1, M)))"]
@@ -72,7 +73,7 @@ kernel = "cross_entropy_total"
 grid   = ["1"]
 block  = ["min(1024, align(max(1, cdiv(M, 16)), 32))"]
 when   = "REDUCED"
-overlap = true
+overlap = "OVERLAP"
 args   = ["sums", "targets", "weight", "loss", "M", "V", "targets.stride(0)", "weight.stride(0)", "ignore_index"]
 
 [[variant]]
@@ -81,14 +82,14 @@ when = "logits.stride(1) == 1 && REDUCED && LAST && M > LAST * sm_count"
 kernel = "cross_entropy_rows"
 grid   = ["M - LAST * sm_count"]
 block  = ["min(THREADS, align(cdiv(V * sizeof(T), 16 * VECTORS), 32))"]
-overlap = true
+overlap = "OVERLAP"
 args   = ["logits", "targets", "weight", "losses", "sums", "ticket", "V", "logits.stride(0)", "targets.stride(0)", "weight.stride(0)",
           "losses.stride(0)", "ignore_index", "smoothing"]
 [[variant.launch]]
 kernel = "cross_entropy_last_rows"
 grid   = ["LAST * sm_count"]
 block  = ["min(THREADS, align(cdiv(V * sizeof(T), 16 * VECTORS), 32))"]
-overlap = true
+overlap = "OVERLAP"
 args   = ["logits", "targets", "weight", "sums", "ticket", "loss", "M", "V", "logits.stride(0)", "targets.stride(0)", "weight.stride(0)",
           "ignore_index", "smoothing"]
 
@@ -98,7 +99,7 @@ when = "logits.stride(1) == 1"
 kernel = "cross_entropy_rows"
 grid   = ["M"]
 block  = ["min(THREADS, align(cdiv(V * sizeof(T), 16 * VECTORS), 32))"]
-overlap = true
+overlap = "OVERLAP"
 args   = ["logits", "targets", "weight", "losses", "sums", "ticket", "V", "logits.stride(0)", "targets.stride(0)", "weight.stride(0)",
           "losses.stride(0)", "ignore_index", "smoothing"]
 [[variant.launch]]
@@ -106,7 +107,7 @@ kernel = "cross_entropy_total"
 grid   = ["1"]
 block  = ["min(1024, align(max(1, cdiv(M, 16)), 32))"]
 when   = "REDUCED"
-overlap = true
+overlap = "OVERLAP"
 args   = ["sums", "targets", "weight", "loss", "M", "V", "targets.stride(0)", "weight.stride(0)", "ignore_index"]
 
 # Any strides.
@@ -114,7 +115,7 @@ args   = ["sums", "targets", "weight", "loss", "M", "V", "targets.stride(0)", "w
 kernel = "cross_entropy_strided"
 grid   = ["M"]
 block  = ["THREADS"]
-overlap = true
+overlap = "OVERLAP"
 args   = ["logits", "targets", "weight", "losses", "sums", "V", "logits.stride(0)", "logits.stride(1)", "targets.stride(0)",
           "weight.stride(0)", "losses.stride(0)", "ignore_index", "smoothing"]
 [[launch]]
@@ -122,7 +123,7 @@ kernel = "cross_entropy_total"
 grid   = ["1"]
 block  = ["min(1024, align(max(1, cdiv(M, 16)), 32))"]
 when   = "REDUCED"
-overlap = true
+overlap = "OVERLAP"
 args   = ["sums", "targets", "weight", "loss", "M", "V", "targets.stride(0)", "weight.stride(0)", "ignore_index"]
 
 [[recipe]]

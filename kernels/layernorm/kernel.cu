@@ -13,6 +13,7 @@ REGISTERS = { values = [0, 32, 40, 48, 56, 64, 72, 80, 96, 128], default = 80,  
 STAGES    = { values = [0, 1, 2, 3, 4, 6],               default = 0,   tier = 4 }   # rows that come ahead by bulk copies, to blocks that stay; 0: a block for each row
 BLOCKS    = { values = [1, 2, 3, 4, 6, 8, 16],           default = 4,   tier = 4 }   # of a multiprocessor that stay
 CLUSTER   = { values = [1, 2, 4, 8],                     default = 1,   tier = 5 }   # blocks that share a row
+OVERLAP   = { values = [0, 1],                           default = 1,   tier = 2 }   # a launch begins before the one before it has ended
 require = [
   "VECTORS * THREADS <= 8192",  # the registers of a multiprocessor
   "REGISTERS * min(THREADS, align(cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), VECTORS * CLUSTER), 128)) <= 65536",
@@ -22,45 +23,53 @@ require = [
 
 # Rows that a warp holds, one or several to a warp. A row that is not whole vectors may touch one more.
 [[variant]]
-when = "(N <= 1 || x.stride(1) == 1 && out.stride(1) == 1 && weight.stride(0) <= 1 && bias.stride(0) <= 1) && N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0) <= 32 * SHORT"
+when = """(N <= 1 || x.stride(1) == 1 && out.stride(1) == 1 && weight.stride(0) <= 1 && bias.stride(0) <= 1
+                      && (HAS_RESIDUAL == 0 || residual.stride(1) == 1) && (HAS_RESIDUAL_OUT == 0 || residual_out.stride(1) == 1))
+          && N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0) <= 32 * SHORT"""
 [[variant.launch]]
 kernel  = "layernorm_warps"
 grid    = ["cdiv(M, WARPS * 32 / pow2ceil(max(1, cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), SHORT))))"]
 block   = ["32 * WARPS"]
-args    = ["x", "weight", "bias", "out", "M", "N", "x.stride(0)", "out.stride(0)",
+args    = ["x", "weight", "bias", "residual", "out", "residual_out", "M", "N", "x.stride(0)", "residual.stride(0)", "out.stride(0)",
+           "residual_out.stride(0)",
            "pow2ceil(max(1, cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), SHORT)))", "eps"]
-overlap = true
+overlap = "OVERLAP"
 
 # Blocks that stay, while the next rows come.
 [[variant]]
-when = """STAGES > 0 && x.stride(1) == 1 && out.stride(1) == 1 && weight.stride(0) <= 1 && bias.stride(0) <= 1 && N * sizeof(T) <= 16 * VECTORS * THREADS - 32
-          && STAGES * (N * sizeof(T) + 32) <= shared_per_block - 2048"""
+when = """STAGES > 0 && x.stride(1) == 1 && out.stride(1) == 1 && weight.stride(0) <= 1 && bias.stride(0) <= 1
+          && (HAS_RESIDUAL == 0 || residual.stride(1) == 1) && (HAS_RESIDUAL_OUT == 0 || residual_out.stride(1) == 1)
+          && N * sizeof(T) <= 16 * VECTORS * THREADS - 32 && STAGES * (1 + HAS_RESIDUAL) * (N * sizeof(T) + 32) <= shared_per_block - 2048"""
 [[variant.launch]]
 kernel  = "layernorm_ahead"
 grid    = ["min(M, sm_count * BLOCKS)"]
 block   = ["align(cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), VECTORS), 32)"]
-shared  = "STAGES * 16 * (N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0))"
-args    = ["x", "weight", "bias", "out", "M", "N", "x.stride(0)", "out.stride(0)", "eps"]
-overlap = true
+shared  = "STAGES * (1 + HAS_RESIDUAL) * 16 * (N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0))"
+args    = ["x", "weight", "bias", "residual", "out", "residual_out", "M", "N", "x.stride(0)", "residual.stride(0)", "out.stride(0)",
+           "residual_out.stride(0)", "eps"]
+overlap = "OVERLAP"
 
 # A row to a block or a cluster, that holds it or reads it twice.
 [[variant]]
-when = "x.stride(1) == 1 && out.stride(1) == 1 && weight.stride(0) <= 1 && bias.stride(0) <= 1"
+when = """x.stride(1) == 1 && out.stride(1) == 1 && weight.stride(0) <= 1 && bias.stride(0) <= 1
+          && (HAS_RESIDUAL == 0 || residual.stride(1) == 1) && (HAS_RESIDUAL_OUT == 0 || residual_out.stride(1) == 1)"""
 [[variant.launch]]
 kernel  = "layernorm_block"
 grid    = ["M * CLUSTER"]
 block   = ["min(THREADS, align(cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), VECTORS * CLUSTER), 32))"]
 cluster = ["CLUSTER"]
-args    = ["x", "weight", "bias", "out", "M", "N", "x.stride(0)", "out.stride(0)", "eps"]
-overlap = true
+args    = ["x", "weight", "bias", "residual", "out", "residual_out", "M", "N", "x.stride(0)", "residual.stride(0)", "out.stride(0)",
+           "residual_out.stride(0)", "eps"]
+overlap = "OVERLAP"
 
 # Any strides.
 [[launch]]
 kernel  = "layernorm_strided"
 grid    = ["M"]
 block   = ["THREADS"]
-args    = ["x", "weight", "bias", "out", "N", "x.stride(0)", "x.stride(1)", "weight.stride(0)", "bias.stride(0)", "out.stride(0)", "out.stride(1)", "eps"]
-overlap = true
+args    = ["x", "weight", "bias", "residual", "out", "residual_out", "N", "x.stride(0)", "x.stride(1)", "weight.stride(0)", "bias.stride(0)",
+           "residual.stride(0)", "residual.stride(1)", "out.stride(0)", "out.stride(1)", "residual_out.stride(0)", "residual_out.stride(1)", "eps"]
+overlap = "OVERLAP"
 
 # Where a search begins; what won on an H200.
 [[prior]]
@@ -229,14 +238,14 @@ struct Row {
     if (present) write(tile, v, EARLY ? early : gains(tile), weight + at, bias + at, out, normal);
   }
 
-  template <class Team, class Pieces>
-  __device__ __forceinline__ void any(Team& team, const Pieces& pieces, const T* x, T* out) const {
+  template <class Team, class Pieces, class Source>
+  __device__ __forceinline__ void any(Team& team, const Pieces& pieces, const Source& source, T* out) const {
     uint4 v[Pieces::vectors];
     const Moments normal = moments(
-        team, ak::to_float(x[0]), N, eps,
+        team, source.first(), N, eps,
         [&](Sums& sums, float centre) {
           for (int piece = 0; piece < pieces.count; ++piece) {
-            pieces.tile(piece).load(v, x + pieces.offset(piece), fill());
+            source.load(pieces.tile(piece), v, pieces.offset(piece), fill());
             add_vectors(sums, pieces.tile(piece), v, centre);
           }
         },
@@ -244,19 +253,23 @@ struct Row {
     for (int piece = pieces.count - 1; piece >= 0; --piece) {  // the last one is still here
       const auto tile = pieces.tile(piece);
       const int64_t at = pieces.offset(piece);
-      if (piece + 1 < pieces.count) tile.load(v, x + at, fill());
+      if (piece + 1 < pieces.count) source.load(tile, v, at, fill());
+      source.keep(tile, v, at);
       write(tile, v, Gains<0>(), weight + at, bias + at, out + at, normal);
     }
   }
 };
 
+using Rows = ak::Rows<T, HAS_RESIDUAL, HAS_RESIDUAL_OUT>;
+
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
-    layernorm_warps(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias, T* __restrict__ out, int64_t M,
-                  int64_t N, int64_t x_row, int64_t out_row, int64_t lanes, float eps) {
+    layernorm_warps(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias, const T* __restrict__ residual,
+                    T* __restrict__ out, T* __restrict__ residual_out, int64_t M, int64_t N, int64_t x_row, int64_t residual_row, int64_t out_row,
+                    int64_t residual_out_row, int64_t lanes, float eps) {
   ak::wait_for_previous_launch();
-  ak::rows_in_warps<SHORT, AK_DIM_N>(Row{weight, bias, N, eps}, ak::Rows<T>{x, out, M, N, x_row, out_row}, static_cast<int>(lanes));
+  ak::rows_in_warps<SHORT, AK_DIM_N>(Row{weight, bias, N, eps}, Rows{x, out, M, N, x_row, out_row, residual, residual_out, residual_row, residual_out_row}, static_cast<int>(lanes));
 }
 
 #if REGISTERS > 0
@@ -265,38 +278,49 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
 #define LIMITS __launch_bounds__(THREADS)
 #endif
 extern "C" __global__ void LIMITS
-    layernorm_block(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias, T* __restrict__ out, int64_t M,
-                  int64_t N, int64_t x_row, int64_t out_row, float eps) {
+    layernorm_block(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias, const T* __restrict__ residual,
+                    T* __restrict__ out, T* __restrict__ residual_out, int64_t M, int64_t N, int64_t x_row, int64_t residual_row, int64_t out_row,
+                    int64_t residual_out_row, float eps) {
   ak::wait_for_previous_launch();
-  ak::rows_in_blocks<VECTORS, AK_DIM_N, THREADS, CLUSTER>(Row{weight, bias, N, eps}, ak::Rows<T>{x, out, M, N, x_row, out_row});
+  ak::rows_in_blocks<VECTORS, AK_DIM_N, THREADS, CLUSTER>(Row{weight, bias, N, eps}, Rows{x, out, M, N, x_row, out_row, residual, residual_out, residual_row, residual_out_row});
 }
 
 #if STAGES > 0
 extern "C" __global__ void LIMITS
-    layernorm_ahead(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias, T* __restrict__ out, int64_t M,
-                  int64_t N, int64_t x_row, int64_t out_row, float eps) {
+    layernorm_ahead(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias, const T* __restrict__ residual,
+                    T* __restrict__ out, T* __restrict__ residual_out, int64_t M, int64_t N, int64_t x_row, int64_t residual_row, int64_t out_row,
+                    int64_t residual_out_row, float eps) {
   ak::wait_for_previous_launch();
-  ak::rows_ahead<VECTORS, AK_DIM_N, THREADS, STAGES>(Row{weight, bias, N, eps}, ak::Rows<T>{x, out, M, N, x_row, out_row});
+  ak::rows_ahead<VECTORS, AK_DIM_N, THREADS, STAGES>(Row{weight, bias, N, eps}, Rows{x, out, M, N, x_row, out_row, residual, residual_out, residual_row, residual_out_row});
 }
 #endif
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    layernorm_strided(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias, T* __restrict__ out, int64_t N,
-                      int64_t x_row, int64_t x_column, int64_t weight_step, int64_t bias_step, int64_t out_row, int64_t out_column,
-                      float eps) {
+    layernorm_strided(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias, const T* __restrict__ residual,
+                      T* __restrict__ out, T* __restrict__ residual_out, int64_t N, int64_t x_row, int64_t x_column, int64_t weight_step,
+                      int64_t bias_step, int64_t residual_row, int64_t residual_column, int64_t out_row, int64_t out_column,
+                      int64_t residual_out_row, int64_t residual_out_column, float eps) {
   __shared__ ak::Rooms<> rooms;
   ak::wait_for_previous_launch();
   ak::BlockTeam<> team(rooms);
   x += blockIdx.x * x_row;
   out += blockIdx.x * out_row;
+  if (HAS_RESIDUAL) residual += blockIdx.x * residual_row;
+  if (HAS_RESIDUAL_OUT) residual_out += blockIdx.x * residual_out_row;
+  const auto element = [&](int64_t i) {
+    const float value = ak::to_float(x[i * x_column]);
+    return HAS_RESIDUAL ? ak::to_float(ak::from_float<T>(value + ak::to_float(residual[i * residual_column]))) : value;
+  };
   const Moments normal = moments(
-      team, ak::to_float(x[0]), N, eps,
+      team, element(0), N, eps,
       [&](Sums& sums, float centre) {
-        for (int64_t i = threadIdx.x; i < N; i += THREADS) sums.add(ak::to_float(x[i * x_column]) - centre);
+        for (int64_t i = threadIdx.x; i < N; i += THREADS) sums.add(element(i) - centre);
       },
       [] {});
   for (int64_t i = threadIdx.x; i < N; i += THREADS) {
-    float value = normal(ak::to_float(x[i * x_column]));
+    float value = element(i);
+    if (HAS_RESIDUAL_OUT) residual_out[i * residual_out_column] = ak::from_float<T>(value);
+    value = normal(value);
     if (HAS_WEIGHT) value *= ak::to_float(weight[i * weight_step]);
     if (HAS_BIAS) value += ak::to_float(bias[i * bias_step]);
     out[i * out_column] = ak::from_float<T>(value);

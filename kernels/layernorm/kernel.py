@@ -19,14 +19,16 @@ kernel     = "layernorm_rows"
 constexprs = { BLOCK = "pow2ceil(N)", ROWS = "max(1, min(pow2ceil(M), TILE / pow2ceil(N)))", NUM_WARPS = '''NUM_WARPS > 0 ? NUM_WARPS
   : max(1, min(16, pow2ceil(N) * max(1, min(pow2ceil(M), TILE / pow2ceil(N))) * sizeof(T) / 4096))''' }
 grid       = ["PROGRAMS > 0 ? min(cdiv(M, ROWS), PROGRAMS * sm_count) : cdiv(M, ROWS)"]
-args       = ["x", "weight", "bias", "out", "M", "N", "x.stride(0)", "x.stride(1)", "weight.stride(0)", "bias.stride(0)", "out.stride(0)", "out.stride(1)", "eps"]
+args       = ["x", "weight", "bias", "residual", "out", "residual_out", "M", "N", "x.stride(0)", "x.stride(1)", "weight.stride(0)", "bias.stride(0)",
+              "residual.stride(0)", "residual.stride(1)", "out.stride(0)", "out.stride(1)", "residual_out.stride(0)", "residual_out.stride(1)", "eps"]
 
 # Longer rows.
 [[launch]]
 kernel     = "layernorm_long"
 constexprs = { BLOCK = "min(HOLD, 8192)", NUM_WARPS = "NUM_WARPS > 0 ? NUM_WARPS : 8", NUM_STAGES = "max(2, NUM_STAGES)" }
 grid       = ["M"]
-args       = ["x", "weight", "bias", "out", "N", "x.stride(0)", "x.stride(1)", "weight.stride(0)", "bias.stride(0)", "out.stride(0)", "out.stride(1)", "eps"]
+args       = ["x", "weight", "bias", "residual", "out", "residual_out", "N", "x.stride(0)", "x.stride(1)", "weight.stride(0)", "bias.stride(0)",
+              "residual.stride(0)", "residual.stride(1)", "out.stride(0)", "out.stride(1)", "residual_out.stride(0)", "residual_out.stride(1)", "eps"]
 
 [[recipe]]
 name = "few threads with much each"
@@ -61,6 +63,20 @@ def load_vector(vector, columns, step, N, HAS: tl.constexpr):
 
 
 @triton.jit
+def rounded_sum(a, b):
+    return (a.to(tl.float32) + b.to(tl.float32)).to(a.dtype)
+
+
+@triton.jit
+def load_total(x, residual, there, HAS_RESIDUAL: tl.constexpr, EVICT: tl.constexpr):
+    """x, or x + residual as it lies in memory; 0 elsewhere."""
+    values = tl.load(x, mask=there, other=0.0, eviction_policy=EVICT)
+    if HAS_RESIDUAL:
+        values = rounded_sum(values, tl.load(residual, mask=there, other=0.0, eviction_policy=EVICT))
+    return values
+
+
+@triton.jit
 def finish(normal, weight, bias, HAS_WEIGHT: tl.constexpr, HAS_BIAS: tl.constexpr):
     if HAS_WEIGHT:
         normal = normal * weight
@@ -81,8 +97,9 @@ def variance_of(squares, first, N):
 
 
 @triton.jit
-def layernorm_rows(x, weight, bias, out, M, N, x_row, x_column, weight_step, bias_step, out_row, out_column, eps, HAS_WEIGHT: tl.constexpr,
-                   HAS_BIAS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, EVICT: tl.constexpr, NUM_STAGES: tl.constexpr):
+def layernorm_rows(x, weight, bias, residual, out, residual_out, M, N, x_row, x_column, weight_step, bias_step, residual_row, residual_column, out_row,
+                   out_column, residual_out_row, residual_out_column, eps, HAS_WEIGHT: tl.constexpr, HAS_BIAS: tl.constexpr,
+                   HAS_RESIDUAL: tl.constexpr, HAS_RESIDUAL_OUT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, EVICT: tl.constexpr, NUM_STAGES: tl.constexpr):
     """ROWS rows at a time, each of at most BLOCK elements."""
     READ: tl.constexpr = "evict_first" if EVICT else ""
     WRITE: tl.constexpr = ".cs" if EVICT else ""
@@ -90,7 +107,11 @@ def layernorm_rows(x, weight, bias, out, M, N, x_row, x_column, weight_step, bia
     for tile in tl.range(tl.program_id(0), tl.cdiv(M, ROWS), tl.num_programs(0), num_stages=NUM_STAGES):
         rows = (tile * ROWS + tl.arange(0, ROWS).to(tl.int64))[:, None]
         there = (rows < M) & (columns < N)
-        values = tl.load(x + rows * x_row + columns * x_column, mask=there, other=0.0, eviction_policy=READ).to(tl.float32)
+        beside = residual + rows * residual_row + columns * residual_column if HAS_RESIDUAL else x
+        total = load_total(x + rows * x_row + columns * x_column, beside, there, HAS_RESIDUAL, READ)
+        if HAS_RESIDUAL_OUT:
+            tl.store(residual_out + rows * residual_out_row + columns * residual_out_column, total, mask=there, cache_modifier=WRITE)
+        values = total.to(tl.float32)
         first = tl.sum(tl.where(columns == 0, values, 0.0), 1)[:, None]
         from_first = tl.where(columns < N, values - first, 0.0)
         mean = (tl.sum(from_first, 1) / N)[:, None]
@@ -104,25 +125,32 @@ def layernorm_rows(x, weight, bias, out, M, N, x_row, x_column, weight_step, bia
 
 
 @triton.jit
-def layernorm_long(x, weight, bias, out, N, x_row, x_column, weight_step, bias_step, out_row, out_column, eps, HAS_WEIGHT: tl.constexpr,
-                   HAS_BIAS: tl.constexpr, BLOCK: tl.constexpr, EVICT: tl.constexpr, NUM_STAGES: tl.constexpr):
+def layernorm_long(x, weight, bias, residual, out, residual_out, N, x_row, x_column, weight_step, bias_step, residual_row, residual_column, out_row,
+                   out_column, residual_out_row, residual_out_column, eps, HAS_WEIGHT: tl.constexpr, HAS_BIAS: tl.constexpr,
+                   HAS_RESIDUAL: tl.constexpr, HAS_RESIDUAL_OUT: tl.constexpr, BLOCK: tl.constexpr, EVICT: tl.constexpr, NUM_STAGES: tl.constexpr):
     """A row is read for its mean, for its squares around that, and to be written."""
     WRITE: tl.constexpr = ".cs" if EVICT else ""
     row = tl.program_id(0).to(tl.int64)
     x += row * x_row
     out += row * out_row
-    first = tl.load(x).to(tl.float32)
+    if HAS_RESIDUAL:
+        residual += row * residual_row
+    if HAS_RESIDUAL_OUT:
+        residual_out += row * residual_out_row
+    first = (rounded_sum(tl.load(x), tl.load(residual)) if HAS_RESIDUAL else tl.load(x)).to(tl.float32)
     sums = tl.zeros((BLOCK,), tl.float32)
     for begin in tl.range(0, N, BLOCK, num_stages=NUM_STAGES):
         columns = begin + tl.arange(0, BLOCK).to(tl.int64)
-        values = tl.load(x + columns * x_column, mask=columns < N, other=0.0).to(tl.float32)
+        beside = residual + columns * residual_column if HAS_RESIDUAL else x
+        values = load_total(x + columns * x_column, beside, columns < N, HAS_RESIDUAL, "").to(tl.float32)
         sums += tl.where(columns < N, values - first, 0.0)
     mean = tl.sum(sums, 0) / N
     lacks = tl.zeros((BLOCK,), tl.float32)
     squares = tl.zeros((BLOCK,), tl.float32)
     for begin in tl.range(0, N, BLOCK, num_stages=NUM_STAGES):
         columns = begin + tl.arange(0, BLOCK).to(tl.int64)
-        values = tl.load(x + columns * x_column, mask=columns < N, other=0.0).to(tl.float32)
+        beside = residual + columns * residual_column if HAS_RESIDUAL else x
+        values = load_total(x + columns * x_column, beside, columns < N, HAS_RESIDUAL, "").to(tl.float32)
         centred = tl.where(columns < N, (values - first) - mean, 0.0)
         lacks += centred
         squares += centred * centred
@@ -130,7 +158,11 @@ def layernorm_long(x, weight, bias, out, N, x_row, x_column, weight_step, bias_s
     scale = inverse_root(variance_of(tl.sum(squares, 0), lack, N), eps)
     for begin in tl.range(0, N, BLOCK, num_stages=NUM_STAGES):
         columns = begin + tl.arange(0, BLOCK).to(tl.int64)
-        values = tl.load(x + columns * x_column, mask=columns < N, other=0.0, eviction_policy="evict_first").to(tl.float32)
+        beside = residual + columns * residual_column if HAS_RESIDUAL else x
+        total = load_total(x + columns * x_column, beside, columns < N, HAS_RESIDUAL, "evict_first")
+        if HAS_RESIDUAL_OUT:
+            tl.store(residual_out + columns * residual_out_column, total, mask=columns < N, cache_modifier=WRITE)
+        values = total.to(tl.float32)
         gain = load_vector(weight, columns, weight_step, N, HAS_WEIGHT)
         shift = load_vector(bias, columns, bias_step, N, HAS_BIAS)
         result = finish((((values - first) - mean) - lack / N) * scale, gain, shift, HAS_WEIGHT, HAS_BIAS)

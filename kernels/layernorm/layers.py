@@ -14,4 +14,4 @@ class LayerNorm(nn.Module):
     def forward(self, input):
         if len(self.normalized_shape) != 1:
             return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
-        return layernorm(input, self.weight, self.bias, self.eps)
+        return layernorm(input, self.weight, self.bias, eps=self.eps)

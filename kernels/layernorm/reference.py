@@ -3,8 +3,10 @@ import torch
 import torch.nn.functional as F
 
 
-def reference(x, weight, bias, eps, HAS_WEIGHT, HAS_BIAS):
-    return F.layer_norm(x, (x.shape[-1],), weight, bias, eps)
+def reference(x, weight, bias, residual, eps, HAS_WEIGHT, HAS_BIAS, HAS_RESIDUAL, HAS_RESIDUAL_OUT):
+    total = x + residual if HAS_RESIDUAL else x
+    out = F.layer_norm(total, (x.shape[-1],), weight, bias, eps)
+    return (out, total) if HAS_RESIDUAL_OUT else out
 
 
 def functional(x, weight, bias, eps):
@@ -113,3 +115,26 @@ def var_mean_sqrt(x, weight, bias, eps):
 
 def var_mean_rsqrt(x, weight, bias, eps):
     return var_mean_rsqrt_plain(x, eps) * weight + bias
+
+
+# After the addition of a residual; the second of each pair is for a sum that is used again.
+
+
+def residual_spellings(norm):
+    def added(x, residual, **others):
+        return norm(x + residual, **others)
+
+    def added_and_kept(x, residual, **others):
+        total = x + residual
+        return norm(total, **others), total
+
+    return added, added_and_kept
+
+
+functional_residual, functional_residual_out = residual_spellings(functional)
+functional_no_bias_residual, functional_no_bias_residual_out = residual_spellings(functional_no_bias)
+functional_plain_residual, functional_plain_residual_out = residual_spellings(functional_plain)
+shared_rsqrt_residual, shared_rsqrt_residual_out = residual_spellings(shared_rsqrt)
+twice_sqrt_residual, twice_sqrt_residual_out = residual_spellings(twice_sqrt)
+var_sqrt_residual, var_sqrt_residual_out = residual_spellings(var_sqrt)
+var_rsqrt_residual, var_rsqrt_residual_out = residual_spellings(var_rsqrt)

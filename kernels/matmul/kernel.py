@@ -11,19 +11,34 @@ NUM_WARPS  = { values = [2, 4, 8, 16],          default = 8,   tier = 1 }
 NUM_STAGES = { values = [2, 3, 4, 5],           default = 3,   tier = 3 }
 SPLIT      = { values = [1, 2, 4, 8, 16],       default = 1,   tier = 4 }   # programs that share the products of a tile
 NUM_CTAS   = { values = [1, 2],                 default = 1,   tier = 5 }   # a cluster of blocks to a tile
-TMA        = { values = [0, 1],                 default = 0,   tier = 5 }   # tiles are fetched by the copy engine, by persistent programs
+TMA        = { values = [0, 1, 2],              default = 0,   tier = 5 }   # tiles are fetched by the copy engine, by persistent programs, with tensor maps of the kernel's (1) or the host's (2)
 SPECIALISE = { values = [0, 1],                 default = 0,   tier = 5 }   # some warps fetch, others multiply
 require = ["BLOCK_M * BLOCK_N <= 32768", "(BLOCK_M + BLOCK_N) * BLOCK_K * sizeof(T) * NUM_STAGES <= shared_per_block",
-           "BLOCK_M * BLOCK_N >= 1024 * NUM_WARPS / 4", "TMA == 1 || SPECIALISE == 0", "TMA == 0 || SPLIT == 1", "sizeof(T) == 2 || BLOCK_M * BLOCK_N <= 16384",
+           "BLOCK_M * BLOCK_N >= 1024 * NUM_WARPS / 4", "TMA > 0 || SPECIALISE == 0", "TMA == 0 || SPLIT == 1", "sizeof(T) == 2 || BLOCK_M * BLOCK_N <= 16384",
            "compute_capability >= 90 || TMA == 0 && NUM_CTAS == 1"]
 
 [scratch.parts]                               # sums of the parts of a split product
 dtype = "float32"
 shape = ["SPLIT > 1 ? SPLIT * M * N : 1"]
 
+[tensormap.left]
+tensor = "x"
+box    = ["BLOCK_M", "BLOCK_K"]
+[tensormap.right]
+tensor = "weight"
+box    = ["BLOCK_N", "BLOCK_K"]
+
 # Tiles by the copy engine: rows must begin at multiples of 16 bytes.
 [[variant]]
-when = '''TMA && aligned && x.stride(1) == 1 && weight.stride(1) == 1 && x.stride(0) * sizeof(T) % 16 == 0 && weight.stride(0) * sizeof(T) % 16 == 0
+when = '''TMA == 2 && aligned && x.stride(1) == 1 && weight.stride(1) == 1 && x.stride(0) * sizeof(T) % 16 == 0 && weight.stride(0) * sizeof(T) % 16 == 0
+  && x.stride(0) > 0 && weight.stride(0) > 0 && K >= BLOCK_K && M > 0 && N > 0'''
+[[variant.launch]]
+kernel     = "matmul_mapped"
+grid       = ["min(cdiv(M, BLOCK_M) * cdiv(N, BLOCK_N), sm_count)"]
+args       = ["left", "right", "bias", "residual", "out", "M", "N", "K", "bias.stride(0)", "residual.stride(0)", "residual.stride(1)",
+              "out.stride(0)", "out.stride(1)"]
+[[variant]]
+when = '''TMA == 1 && aligned && x.stride(1) == 1 && weight.stride(1) == 1 && x.stride(0) * sizeof(T) % 16 == 0 && weight.stride(0) * sizeof(T) % 16 == 0
   && K >= BLOCK_K && M > 0 && N > 0'''
 [[variant.launch]]
 kernel     = "matmul_fetched"
@@ -64,7 +79,7 @@ name = "the copy engine"
 tier = 5
 when = "M >= 1024 && N >= 1024"
 gain = "1.2x"
-text = "TMA = 1 with 128x256x64 tiles, 8 warps and 3 to 4 stages: loads cost no registers, and persistent programs hide the ends of tiles."
+text = "TMA = 1 or 2 with 128x256x64 tiles, 8 warps and 3 to 4 stages: loads cost no registers, and persistent programs hide the ends of tiles."
 """
 import triton
 import triton.language as tl
@@ -159,12 +174,10 @@ def matmul_join(parts, bias, residual, out, M, N, bias_step, residual_row, resid
 
 
 @triton.jit
-def matmul_fetched(x, weight, bias, residual, out, M, N, K, x_row, weight_row, bias_step, residual_row, residual_column, out_row, out_column,
-                   HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr, ACTIVATION: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-                   BLOCK_K: tl.constexpr, GROUP: tl.constexpr, SPECIALISE: tl.constexpr):
+def multiply_tiles(left, right, bias, residual, out, M, N, K, bias_step, residual_row, residual_column, out_row, out_column, HAS_BIAS: tl.constexpr,
+                   HAS_RESIDUAL: tl.constexpr, ACTIVATION: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+                   GROUP: tl.constexpr, SPECIALISE: tl.constexpr):
     """Persistent programs; the copy engine writes zeros where a tile reaches beyond its matrix."""
-    left = tl.make_tensor_descriptor(x, [M, K], [x_row, 1], [BLOCK_M, BLOCK_K])
-    right = tl.make_tensor_descriptor(weight, [N, K], [weight_row, 1], [BLOCK_N, BLOCK_K])
     tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
     for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=True, warp_specialize=SPECIALISE):
         tile_row, tile_column = tile_of(tile, M, N, BLOCK_M, BLOCK_N, GROUP)
@@ -177,3 +190,21 @@ def matmul_fetched(x, weight, bias, residual, out, M, N, K, x_row, weight_row, b
         columns = tile_column.to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
         store_tile(total, bias, residual, out, rows[:, None], columns[None, :], M, N, bias_step, residual_row, residual_column, out_row, out_column,
                    HAS_BIAS, HAS_RESIDUAL, ACTIVATION)
+
+
+@triton.jit
+def matmul_fetched(x, weight, bias, residual, out, M, N, K, x_row, weight_row, bias_step, residual_row, residual_column, out_row, out_column,
+                   HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr, ACTIVATION: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+                   BLOCK_K: tl.constexpr, GROUP: tl.constexpr, SPECIALISE: tl.constexpr):
+    left = tl.make_tensor_descriptor(x, [M, K], [x_row, 1], [BLOCK_M, BLOCK_K])
+    right = tl.make_tensor_descriptor(weight, [N, K], [weight_row, 1], [BLOCK_N, BLOCK_K])
+    multiply_tiles(left, right, bias, residual, out, M, N, K, bias_step, residual_row, residual_column, out_row, out_column, HAS_BIAS, HAS_RESIDUAL,
+                   ACTIVATION, BLOCK_M, BLOCK_N, BLOCK_K, GROUP, SPECIALISE)
+
+
+@triton.jit
+def matmul_mapped(left, right, bias, residual, out, M, N, K, bias_step, residual_row, residual_column, out_row, out_column, HAS_BIAS: tl.constexpr,
+                  HAS_RESIDUAL: tl.constexpr, ACTIVATION: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+                  GROUP: tl.constexpr, SPECIALISE: tl.constexpr):
+    multiply_tiles(left, right, bias, residual, out, M, N, K, bias_step, residual_row, residual_column, out_row, out_column, HAS_BIAS, HAS_RESIDUAL,
+                   ACTIVATION, BLOCK_M, BLOCK_N, BLOCK_K, GROUP, SPECIALISE)

@@ -13,6 +13,7 @@ FINISH  = { values = [0, 1, 2],                     default = 0,   tier = 6 }   
 DEPTH   = { values = [64, 128, 256, 512, 1024],     default = 256, tier = 4 }   # rows above which columns side by side are split
 SHARERS = { values = [4, 8, 16],                    default = 8,   tier = 1 }   # warps that share the same columns
 UNROLL  = { values = [1, 2, 4, 8],                  default = 4,   tier = 3 }   # rows of them in flight
+OVERLAP = { values = [0, 1],                        default = 0,   tier = 2 }   # a launch begins before the one before it has ended
 require = ["VECTORS * THREADS <= 8192",                                         # the registers of a multiprocessor
            "SHARERS <= 8 || OP != 4 && OP != 5"]                                # its shared memory, with a place beside each value
 
@@ -51,7 +52,7 @@ when = "INNER == 1 && (N <= 1 || x.stride(1) == 1) && N * sizeof(T) <= 512 * SHO
 kernel = "reduce_warps"
 grid   = ["cdiv(OUTER, WARPS * 32 / pow2ceil(max(1, cdiv(N * sizeof(T), 16 * SHORT))))"]
 block  = ["32 * WARPS"]
-overlap = true
+overlap = "OVERLAP"
 args   = ["x", "out", "index", "OUTER", "N", "x.stride(0)", "out.stride(0) + index.stride(0)",
           "pow2ceil(max(1, cdiv(N * sizeof(T), 16 * SHORT)))"]
 
@@ -62,7 +63,7 @@ when = "INNER == 1 && x.stride(1) == 1 && (N * sizeof(T) <= 16 * VECTORS * THREA
 kernel = "reduce_rows"
 grid   = ["OUTER"]
 block  = ["min(THREADS, align(cdiv(N * sizeof(T), 16 * VECTORS), 32))"]
-overlap = true
+overlap = "OVERLAP"
 args   = ["x", "out", "index", "N", "x.stride(0)", "out.stride(0) + index.stride(0)"]
 
 # Along few long rows: blocks share one, each with every so manieth piece.
@@ -72,7 +73,7 @@ when = "INNER == 1 && x.stride(1) == 1 && FINISH == 0"
 kernel = "reduce_row_parts"
 grid   = ["min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), max(2, cdiv(BLOCKS * sm_count, max(1, OUTER)))) * OUTER"]
 block  = ["THREADS"]
-overlap = true
+overlap = "OVERLAP"
 args   = ["x", "parts", "tickets", "N", "x.stride(0)",
           "min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), max(2, cdiv(BLOCKS * sm_count, max(1, OUTER))))",
           "min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), max(2, cdiv(BLOCKS * sm_count, max(1, OUTER))))"]
@@ -80,7 +81,7 @@ args   = ["x", "parts", "tickets", "N", "x.stride(0)",
 kernel = "reduce_parts_of_rows"
 grid   = ["OUTER"]
 block  = ["128"]
-overlap = true
+overlap = "OVERLAP"
 args   = ["parts", "out", "index",
           "min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), max(2, cdiv(BLOCKS * sm_count, max(1, OUTER))))",
           "N", "out.stride(0) + index.stride(0)"]
@@ -90,7 +91,7 @@ when = "INNER == 1 && x.stride(1) == 1 && FINISH == 1"
 kernel = "reduce_last_parts"
 grid   = ["min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), max(2, cdiv(BLOCKS * sm_count, max(1, OUTER)))) * OUTER"]
 block  = ["THREADS"]
-overlap = true
+overlap = "OVERLAP"
 args   = ["x", "parts", "zeros", "out", "index", "N", "x.stride(0)", "0",
           "min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), max(2, cdiv(BLOCKS * sm_count, max(1, OUTER))))",
           "out.stride(0) + index.stride(0)"]
@@ -100,7 +101,7 @@ when = "INNER == 1 && x.stride(1) == 1"
 kernel = "reduce_row_parts"
 grid   = ["min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), max(2, cdiv(BLOCKS * sm_count, max(1, OUTER)))) / 2 * OUTER"]
 block  = ["THREADS"]
-overlap = true
+overlap = "OVERLAP"
 args   = ["x", "parts", "tickets", "N", "x.stride(0)",
           "min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), max(2, cdiv(BLOCKS * sm_count, max(1, OUTER)))) / 2",
           "min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), max(2, cdiv(BLOCKS * sm_count, max(1, OUTER))))"]
@@ -108,7 +109,7 @@ args   = ["x", "parts", "tickets", "N", "x.stride(0)",
 kernel = "reduce_last_parts"
 grid   = ["(min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), max(2, cdiv(BLOCKS * sm_count, max(1, OUTER)))) + 1) / 2 * OUTER"]
 block  = ["THREADS"]
-overlap = true
+overlap = "OVERLAP"
 args   = ["x", "parts", "tickets", "out", "index", "N", "x.stride(0)",
           "min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), max(2, cdiv(BLOCKS * sm_count, max(1, OUTER)))) / 2",
           "min(cdiv(N * sizeof(T), 16 * VECTORS * THREADS), max(2, cdiv(BLOCKS * sm_count, max(1, OUTER))))",
@@ -121,7 +122,7 @@ when = "x.stride(2) == 1 && INNER >= 32 && (N <= DEPTH || OUTER * cdiv(INNER * s
 kernel = "reduce_columns"
 grid   = ["OUTER * cdiv(INNER * sizeof(T), 512)"]
 block  = ["32", "SHARERS"]
-overlap = true
+overlap = "OVERLAP"
 args   = ["x", "out", "index", "N", "INNER", "x.stride(0)", "x.stride(1)", "out.stride(0) + index.stride(0)",
           "out.stride(1) + index.stride(1)"]
 [[variant]]
@@ -130,13 +131,13 @@ when = "x.stride(2) == 1 && INNER >= 32"
 kernel = "reduce_column_parts"
 grid   = ["cdiv(N, DEPTH) * OUTER * cdiv(INNER * sizeof(T), 512)"]
 block  = ["32", "SHARERS"]
-overlap = true
+overlap = "OVERLAP"
 args   = ["x", "parts", "OUTER", "N", "INNER", "x.stride(0)", "x.stride(1)"]
 [[variant.launch]]
 kernel = "reduce_parts_of_columns"
 grid   = ["cdiv(OUTER * INNER, THREADS)"]
 block  = ["THREADS"]
-overlap = true
+overlap = "OVERLAP"
 args   = ["parts", "out", "index", "cdiv(N, DEPTH)", "OUTER", "INNER", "N", "out.stride(0) + index.stride(0)",
           "out.stride(1) + index.stride(1)"]
 
@@ -145,7 +146,7 @@ args   = ["parts", "out", "index", "cdiv(N, DEPTH)", "OUTER", "INNER", "N", "out
 kernel = "reduce_strided"
 grid   = ["cdiv(OUTER * INNER, 32)"]
 block  = ["32", "SHARERS"]
-overlap = true
+overlap = "OVERLAP"
 args   = ["x", "out", "index", "OUTER", "N", "INNER", "x.stride(0)", "x.stride(1)", "x.stride(2)", "out.stride(0) + index.stride(0)",
           "out.stride(1) + index.stride(1)"]
 

@@ -19,14 +19,16 @@ kernel     = "rmsnorm_rows"
 constexprs = { BLOCK = "pow2ceil(N)", ROWS = "max(1, min(pow2ceil(M), TILE / pow2ceil(N)))", NUM_WARPS = '''NUM_WARPS > 0 ? NUM_WARPS
   : max(1, min(16, pow2ceil(N) * max(1, min(pow2ceil(M), TILE / pow2ceil(N))) * sizeof(T) / 4096))''' }
 grid       = ["PROGRAMS > 0 ? min(cdiv(M, ROWS), PROGRAMS * sm_count) : cdiv(M, ROWS)"]
-args       = ["x", "weight", "out", "M", "N", "x.stride(0)", "x.stride(1)", "weight.stride(0)", "out.stride(0)", "out.stride(1)", "eps"]
+args       = ["x", "weight", "residual", "out", "residual_out", "M", "N", "x.stride(0)", "x.stride(1)", "weight.stride(0)", "residual.stride(0)",
+              "residual.stride(1)", "out.stride(0)", "out.stride(1)", "residual_out.stride(0)", "residual_out.stride(1)", "eps"]
 
 # Longer rows.
 [[launch]]
 kernel     = "rmsnorm_long"
 constexprs = { BLOCK = "min(HOLD, 8192)", NUM_WARPS = "NUM_WARPS > 0 ? NUM_WARPS : 8", NUM_STAGES = "max(2, NUM_STAGES)" }
 grid       = ["M"]
-args       = ["x", "weight", "out", "N", "x.stride(0)", "x.stride(1)", "weight.stride(0)", "out.stride(0)", "out.stride(1)", "eps"]
+args       = ["x", "weight", "residual", "out", "residual_out", "N", "x.stride(0)", "x.stride(1)", "weight.stride(0)", "residual.stride(0)",
+              "residual.stride(1)", "out.stride(0)", "out.stride(1)", "residual_out.stride(0)", "residual_out.stride(1)", "eps"]
 
 [[recipe]]
 name = "few threads with much each"
@@ -64,8 +66,19 @@ def load_gain(weight, columns, step, N, HAS_WEIGHT: tl.constexpr, WEIGHT_OFFSET:
 
 
 @triton.jit
-def rmsnorm_rows(x, weight, out, M, N, x_row, x_column, weight_step, out_row, out_column, eps, HAS_WEIGHT: tl.constexpr, WEIGHT_OFFSET: tl.constexpr,
-                 MACHINE_EPS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, EVICT: tl.constexpr, NUM_STAGES: tl.constexpr):
+def load_total(x, residual, there, HAS_RESIDUAL: tl.constexpr, EVICT: tl.constexpr):
+    """x, or x + residual as it lies in memory; 0 elsewhere."""
+    values = tl.load(x, mask=there, other=0.0, eviction_policy=EVICT)
+    if HAS_RESIDUAL:
+        values = (values.to(tl.float32) + tl.load(residual, mask=there, other=0.0, eviction_policy=EVICT).to(tl.float32)).to(values.dtype)
+    return values
+
+
+@triton.jit
+def rmsnorm_rows(x, weight, residual, out, residual_out, M, N, x_row, x_column, weight_step, residual_row, residual_column, out_row, out_column,
+                 residual_out_row, residual_out_column, eps, HAS_WEIGHT: tl.constexpr, HAS_RESIDUAL: tl.constexpr, HAS_RESIDUAL_OUT: tl.constexpr,
+                 WEIGHT_OFFSET: tl.constexpr, MACHINE_EPS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, EVICT: tl.constexpr,
+                 NUM_STAGES: tl.constexpr):
     """ROWS rows at a time, each of at most BLOCK elements."""
     READ: tl.constexpr = "evict_first" if EVICT else ""
     WRITE: tl.constexpr = ".cs" if EVICT else ""
@@ -74,29 +87,43 @@ def rmsnorm_rows(x, weight, out, M, N, x_row, x_column, weight_step, out_row, ou
     for tile in tl.range(tl.program_id(0), tl.cdiv(M, ROWS), tl.num_programs(0), num_stages=NUM_STAGES):
         rows = (tile * ROWS + tl.arange(0, ROWS).to(tl.int64))[:, None]
         there = (rows < M) & (columns < N)
-        values = tl.load(x + rows * x_row + columns * x_column, mask=there, other=0.0, eviction_policy=READ).to(tl.float32)
+        beside = residual + rows * residual_row + columns * residual_column if HAS_RESIDUAL else x
+        total = load_total(x + rows * x_row + columns * x_column, beside, there, HAS_RESIDUAL, READ)
+        if HAS_RESIDUAL_OUT:
+            tl.store(residual_out + rows * residual_out_row + columns * residual_out_column, total, mask=there, cache_modifier=WRITE)
+        values = total.to(tl.float32)
         scale = inverse_root(tl.sum(values * values, 1), N, eps, MACHINE_EPS)[:, None]
         result = values * scale * gain if HAS_WEIGHT else values * scale
         tl.store(out + rows * out_row + columns * out_column, result.to(out.dtype.element_ty), mask=there, cache_modifier=WRITE)
 
 
 @triton.jit
-def rmsnorm_long(x, weight, out, N, x_row, x_column, weight_step, out_row, out_column, eps, HAS_WEIGHT: tl.constexpr, WEIGHT_OFFSET: tl.constexpr,
-                 MACHINE_EPS: tl.constexpr, BLOCK: tl.constexpr, EVICT: tl.constexpr, NUM_STAGES: tl.constexpr):
+def rmsnorm_long(x, weight, residual, out, residual_out, N, x_row, x_column, weight_step, residual_row, residual_column, out_row, out_column,
+                 residual_out_row, residual_out_column, eps, HAS_WEIGHT: tl.constexpr, HAS_RESIDUAL: tl.constexpr, HAS_RESIDUAL_OUT: tl.constexpr,
+                 WEIGHT_OFFSET: tl.constexpr, MACHINE_EPS: tl.constexpr, BLOCK: tl.constexpr, EVICT: tl.constexpr, NUM_STAGES: tl.constexpr):
     """A row is read once for its squares, and again to be written."""
     WRITE: tl.constexpr = ".cs" if EVICT else ""
     row = tl.program_id(0).to(tl.int64)
     x += row * x_row
     out += row * out_row
+    if HAS_RESIDUAL:
+        residual += row * residual_row
+    if HAS_RESIDUAL_OUT:
+        residual_out += row * residual_out_row
     squares = tl.zeros((BLOCK,), tl.float32)
     for begin in tl.range(0, N, BLOCK, num_stages=NUM_STAGES):
         columns = begin + tl.arange(0, BLOCK).to(tl.int64)
-        values = tl.load(x + columns * x_column, mask=columns < N, other=0.0).to(tl.float32)
+        beside = residual + columns * residual_column if HAS_RESIDUAL else x
+        values = load_total(x + columns * x_column, beside, columns < N, HAS_RESIDUAL, "").to(tl.float32)
         squares += values * values
     scale = inverse_root(tl.sum(squares, 0), N, eps, MACHINE_EPS)
     for begin in tl.range(0, N, BLOCK, num_stages=NUM_STAGES):
         columns = begin + tl.arange(0, BLOCK).to(tl.int64)
-        values = tl.load(x + columns * x_column, mask=columns < N, other=0.0, eviction_policy="evict_first").to(tl.float32)
+        beside = residual + columns * residual_column if HAS_RESIDUAL else x
+        total = load_total(x + columns * x_column, beside, columns < N, HAS_RESIDUAL, "evict_first")
+        if HAS_RESIDUAL_OUT:
+            tl.store(residual_out + columns * residual_out_column, total, mask=columns < N, cache_modifier=WRITE)
+        values = total.to(tl.float32)
         gain = load_gain(weight, columns, weight_step, N, HAS_WEIGHT, WEIGHT_OFFSET)
         result = values * scale * gain if HAS_WEIGHT else values * scale
         tl.store(out + columns * out_column, result.to(out.dtype.element_ty), mask=columns < N, cache_modifier=WRITE)

@@ -16,7 +16,7 @@ class RMSNorm(nn.Module):
             return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
         if self.eps is None:
             return rmsnorm(x, self.weight, machine_eps=1)
-        return rmsnorm(x, self.weight, self.eps)
+        return rmsnorm(x, self.weight, eps=self.eps)
 
 
 class LlamaRMSNorm(nn.Module):
@@ -26,4 +26,4 @@ class LlamaRMSNorm(nn.Module):
     has_backward = True
 
     def forward(self, hidden_states):
-        return rmsnorm(hidden_states, self.weight, self.variance_epsilon)
+        return rmsnorm(hidden_states, self.weight, eps=self.variance_epsilon)

@@ -5,9 +5,11 @@ import torch.nn.functional as F
 FLOAT32_EPS = 2.0**-23  # what F.rms_norm(eps=None) adds, for float16 and bfloat16 too
 
 
-def reference(x, weight, eps, HAS_WEIGHT, WEIGHT_OFFSET, MACHINE_EPS):
+def reference(x, weight, residual, eps, HAS_WEIGHT, HAS_RESIDUAL, HAS_RESIDUAL_OUT, WEIGHT_OFFSET, MACHINE_EPS):
+    total = x + residual if HAS_RESIDUAL else x
     gain = weight + 1 if HAS_WEIGHT and WEIGHT_OFFSET else weight
-    return F.rms_norm(x, (x.shape[-1],), gain, FLOAT32_EPS if MACHINE_EPS else eps)
+    out = F.rms_norm(total, (x.shape[-1],), gain, FLOAT32_EPS if MACHINE_EPS else eps)
+    return (out, total) if HAS_RESIDUAL_OUT else out
 
 
 def functional(x, weight, eps):
@@ -88,3 +90,29 @@ def square_divide(x, weight, eps):
 
 def pow_reciprocal(x, weight, eps):
     return x * (1.0 / torch.sqrt(x.pow(2).mean(-1, keepdim=True) + eps)) * weight
+
+
+# After the addition of a residual; the second of each pair is for a sum that is used again.
+
+
+def residual_spellings(norm):
+    def added(x, residual, **others):
+        return norm(x + residual, **others)
+
+    def added_and_kept(x, residual, **others):
+        total = x + residual
+        return norm(total, **others), total
+
+    return added, added_and_kept
+
+
+functional_residual, functional_residual_out = residual_spellings(functional)
+hf_llama_residual, hf_llama_residual_out = residual_spellings(hf_llama)
+hf_t5_residual, hf_t5_residual_out = residual_spellings(hf_t5)
+llama_residual, llama_residual_out = residual_spellings(llama)
+pow_rsqrt_residual, pow_rsqrt_residual_out = residual_spellings(pow_rsqrt)
+product_rsqrt_residual, product_rsqrt_residual_out = residual_spellings(product_rsqrt)
+pow_divide_residual, pow_divide_residual_out = residual_spellings(pow_divide)
+gemma_residual, gemma_residual_out = residual_spellings(gemma)
+functional_no_weight_residual, functional_no_weight_residual_out = residual_spellings(functional_no_weight)
+functional_machine_eps_residual, functional_machine_eps_residual_out = residual_spellings(functional_machine_eps)

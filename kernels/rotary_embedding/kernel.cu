@@ -6,6 +6,7 @@ backend = "cuda"
 HEADS   = { values = [1, 2, 4, 8],          default = 4,   tier = 1 }   # heads whose vectors a thread has in flight
 ROUNDS  = { values = [1, 2, 4, 8],          default = 1,   tier = 1 }   # times that a thread does so with the same angles
 THREADS = { values = [64, 128, 256, 512],   default = 64,  tier = 1 }   # of a block
+OVERLAP = { values = [0, 1],                default = 1,   tier = 2 }   # a launch begins before the one before it has ended
 
 [[prior]]
 set = { HEADS = 2, THREADS = 64 }
@@ -31,7 +32,7 @@ grid   = ["""B * (cdiv(H, HEADS * ROUNDS) + PAIR * cdiv(G, HEADS * ROUNDS))
   * cdiv(S, THREADS / max(1, D * sizeof(T) / 16 - (INTERLEAVED ? 0 : C * (1 + HALF_TABLE) * sizeof(T) / 32)))"""]
 block  = ["max(1, D * sizeof(T) / 16 - (INTERLEAVED ? 0 : C * (1 + HALF_TABLE) * sizeof(T) / 32))",
           "THREADS / max(1, D * sizeof(T) / 16 - (INTERLEAVED ? 0 : C * (1 + HALF_TABLE) * sizeof(T) / 32))"]
-overlap = true
+overlap = "OVERLAP"
 args   = ["x", "k", "cos", "sin", "out", "out_k", "H", "PAIR * G", "S", "C", "x.stride(0)", "x.stride(1)", "x.stride(2)", "k.stride(0)",
           "k.stride(1)", "k.stride(2)", "cos.stride(0)", "sin.stride(0)", "out.stride(0)", "out.stride(1)", "out.stride(2)",
           "out_k.stride(0)", "out_k.stride(1)", "out_k.stride(2)"]
@@ -41,7 +42,7 @@ args   = ["x", "k", "cos", "sin", "out", "out_k", "H", "PAIR * G", "S", "C", "x.
 kernel = "rotate_elements"
 grid   = ["cdiv(B * H * S * D, THREADS)"]
 block  = ["THREADS"]
-overlap = true
+overlap = "OVERLAP"
 args   = ["x", "cos", "sin", "out", "B * H * S * D", "H", "S", "D", "C", "x.stride(0)", "x.stride(1)", "x.stride(2)", "x.stride(3)",
           "cos.stride(0)", "cos.stride(1)", "sin.stride(0)", "sin.stride(1)", "out.stride(0)", "out.stride(1)", "out.stride(2)",
           "out.stride(3)"]
@@ -50,7 +51,7 @@ kernel = "rotate_elements"
 when   = "PAIR"
 grid   = ["cdiv(B * G * S * D, THREADS)"]
 block  = ["THREADS"]
-overlap = true
+overlap = "OVERLAP"
 args   = ["k", "cos", "sin", "out_k", "B * G * S * D", "G", "S", "D", "C", "k.stride(0)", "k.stride(1)", "k.stride(2)", "k.stride(3)",
           "cos.stride(0)", "cos.stride(1)", "sin.stride(0)", "sin.stride(1)", "out_k.stride(0)", "out_k.stride(1)", "out_k.stride(2)",
           "out_k.stride(3)"]

@@ -14,6 +14,7 @@ REGISTERS = { values = [0, 32, 40, 48, 56, 64, 72, 80, 96, 128], default = 0,   
 STAGES    = { values = [0, 1, 2, 3, 4, 6],               default = 0,   tier = 4 }   # rows that come ahead by bulk copies, to blocks that stay; 0: a block for each row
 BLOCKS    = { values = [1, 2, 3, 4, 6, 8, 16],           default = 4,   tier = 4 }   # of a multiprocessor that stay
 CLUSTER   = { values = [1, 2, 4, 8],                     default = 1,   tier = 5 }   # blocks that share a row
+OVERLAP   = { values = [0, 1],                           default = 1,   tier = 2 }   # a launch begins before the one before it has ended
 require = [
   "VECTORS * THREADS <= 8192",  # the registers of a multiprocessor
   "REGISTERS * min(THREADS, align(cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), VECTORS * CLUSTER), 128)) <= 65536",
@@ -30,7 +31,7 @@ grid    = ["cdiv(M, WARPS * 32 / pow2ceil(max(1, cdiv(N * sizeof(T) / 16 + 2 * (
 block   = ["32 * WARPS"]
 args    = ["x", "out", "M", "N", "x.stride(0)", "out.stride(0)",
            "pow2ceil(max(1, cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), SHORT)))", "scale"]
-overlap = true
+overlap = "OVERLAP"
 
 # Blocks that stay, while the next rows come.
 [[variant]]
@@ -42,7 +43,7 @@ grid    = ["min(M, sm_count * BLOCKS)"]
 block   = ["align(cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), VECTORS), 32)"]
 shared  = "STAGES * 16 * (N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0))"
 args    = ["x", "out", "M", "N", "x.stride(0)", "out.stride(0)", "scale"]
-overlap = true
+overlap = "OVERLAP"
 
 # A row to a block or a cluster, that holds it or reads it twice.
 [[variant]]
@@ -53,7 +54,7 @@ grid    = ["M * CLUSTER"]
 block   = ["min(THREADS, align(cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), VECTORS * CLUSTER), 32))"]
 cluster = ["CLUSTER"]
 args    = ["x", "out", "M", "N", "x.stride(0)", "out.stride(0)", "scale"]
-overlap = true
+overlap = "OVERLAP"
 
 # Rows side by side, and any strides.
 [[launch]]
@@ -61,7 +62,7 @@ kernel  = "softmax_columns"
 grid    = ["cdiv(M, 32)"]
 block   = ["32", "DEPTH"]
 args    = ["x", "out", "M", "N", "x.stride(0)", "x.stride(1)", "out.stride(0)", "out.stride(1)", "scale"]
-overlap = true
+overlap = "OVERLAP"
 
 # Where a search begins; what won on an H200.
 [[prior]]
@@ -223,15 +224,15 @@ struct Row {
     }
   }
 
-  template <class Team, class Pieces>
-  __device__ __forceinline__ void any(Team& team, const Pieces& pieces, const T* x, T* out) const {
+  template <class Team, class Pieces, class Source>
+  __device__ __forceinline__ void any(Team& team, const Pieces& pieces, const Source& source, T* out) const {
     constexpr int K = Pieces::vectors;
     const Scale of(scale);
     uint4 v[K];
     ak::SumExp own = {-ak::infinity(), 0.0f};
     for (int piece = 0; piece < pieces.count; ++piece) {
       const auto tile = pieces.tile(piece);
-      tile.load(v, x + pieces.offset(piece), fill());
+      source.load(tile, v, pieces.offset(piece), fill());
 #pragma unroll
       for (int k = 0; k < K; ++k) {
         float values[L];
@@ -244,7 +245,7 @@ struct Row {
     for (int piece = pieces.count - 1; piece >= 0; --piece) {  // the last one is still here
       const auto tile = pieces.tile(piece);
       const int64_t at = pieces.offset(piece);
-      if (piece + 1 < pieces.count) tile.load(v, x + at, fill());
+      if (piece + 1 < pieces.count) source.load(tile, v, at, fill());
       const bool aligned = ak::misalignment(out + at) == 0;
 #pragma unroll
       for (int k = 0; k < K; ++k) {

@@ -11,7 +11,6 @@ import site
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -19,6 +18,7 @@ import torch
 
 from autokernel import solution_memory as memory
 from autokernel.errors import WorkerError, environment_error
+from autokernel.temporary import TemporaryDirectory
 
 _LARGEST_REPLY = 1 << 20
 _GREETING_SECONDS = 120
@@ -60,7 +60,8 @@ class Child:
 
     def __init__(self, sandbox, device, limits):
         self.device, self.limits = device, limits
-        self.directory = Path(tempfile.mkdtemp(prefix="autokernel-solution-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
+        self._temporary = TemporaryDirectory("autokernel-solution-")
+        self.directory = self._temporary.path
         self.arena = memory.CudaArena(device) if device.type == "cuda" else memory.HostArena()
         self._log = open(self.directory / "log", "w+b")
         requests, self._requests = os.pipe()
@@ -222,7 +223,7 @@ class Child:
             os.close(descriptor)
         self._log.close()
         self.arena.close()
-        shutil.rmtree(self.directory, ignore_errors=True)
+        self._temporary.close()
 
 
 def held_memory(group):

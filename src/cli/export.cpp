@@ -57,6 +57,14 @@ Json scratch_dtypes(const kernel::KernelFile& file, const kernel::Task& task) {
   return dtypes;
 }
 
+/// Triton compiles a package's kernels again, where they are used.
+Json plan_with_constexprs(const kernel::ConcretePlan& plan) {
+  Json json = kernel::to_json(plan);
+  for (size_t i = 0; i < plan.launches.size(); ++i) json["launches"][i]["constexprs"] = plan.launches[i].constexprs;
+  for (size_t i = 0; i < plan.prepares.size(); ++i) json["prepare"][i]["constexprs"] = plan.prepares[i].constexprs;
+  return json;
+}
+
 Json describe(Session& session, const std::string& id) {
   const kernel::Task task = session.run().task(id);
   const store::TaskState& state = session.run().state(id);
@@ -73,7 +81,7 @@ Json describe(Session& session, const std::string& id) {
           {"kernel_text", file.text()},
           {"point", file.defaults()},
           {"macros", kernel::macros(file, task, file.defaults())},
-          {"plan", kernel::to_json(plan)},
+          {"plan", plan_with_constexprs(plan)},
           {"scratch_dtypes", scratch_dtypes(file, task)},
           {"workers", workers == facts.end() ? 1 : workers->second},
           {"module", file.backend() == kernel::Backend::triton ? Json() : compile_winner(session, task, file)},

@@ -95,7 +95,7 @@ void Session::compile_baselines(const std::vector<kernel::Task>& tasks, const st
   }
 }
 
-const compile::Compiler& Session::compiler(kernel::Backend backend) {
+compile::Compiler& Session::compiler(kernel::Backend backend) {
   auto& compiler = compilers_[backend];
   if (!compiler) compiler = make_compiler(backend);
   return *compiler;
@@ -112,7 +112,7 @@ judge::JudgeProcess& Session::judge_process() {
 
 void Session::prove_triton() {
   if (triton_proved_) return;
-  judge::prove_triton(judge_process(), compiler(kernel::Backend::triton), home_directory() / "kernels" / "include" / "judge" / "canary.py");
+  judge::prove_triton(judge_process(), compiler(kernel::Backend::triton), home_directory() / "kernels" / "include" / "judge");
   triton_proved_ = true;
 }
 

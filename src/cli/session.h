@@ -52,7 +52,7 @@ class Session {
   /// Facts, ceilings, strategy and seed for the search.
   const search::Settings& settings();
   judge::JudgeProcess& judge_process();
-  const compile::Compiler& compiler(kernel::Backend backend);
+  compile::Compiler& compiler(kernel::Backend backend);
 
   /// Write the run's state to `file` (not empty) when save_state() is called, and now and then where save_state_when_due() is.
   void keep_state(const std::filesystem::path& file);

@@ -71,9 +71,17 @@ std::string Compiler::readable(std::string log) const {
   return log.substr(0, end == std::string::npos ? longest_log_bytes : end) + "\n… (cut)";
 }
 
+std::string Compiler::refusal(const Source& source) const {
+  for (const auto& [feature, reason] : refused_) {
+    if (source.specification.find(feature) != std::string::npos) return reason;
+  }
+  return {};
+}
+
 Result Compiler::compile(const Source& source, const Limits& limits) const {
   const auto start = std::chrono::steady_clock::now();
-  Result result;
+  Result result{.log = refusal(source)};
+  if (!result.log.empty()) return result;
   result.module = cache_directory_ / (key(source) + ending_);
   if (fs::exists(result.module)) {
     result.compiled = result.from_cache = true;

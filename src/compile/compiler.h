@@ -51,6 +51,9 @@ class Compiler {
   /// The same for many, `threads` at a time; in order.
   std::vector<Result> compile(std::span<const Source> sources, int threads, const Limits& limits = {}) const;
 
+  /// From now on no source whose specification names `feature` compiles, for `reason`. Before other threads compile.
+  void refuse(std::string feature, std::string reason) { refused_.emplace_back(std::move(feature), std::move(reason)); }
+
   /// What decides the module, as a hash: its name in the cache.
   std::string key(const Source& source) const;
 
@@ -73,9 +76,12 @@ class Compiler {
                             const Limits& limits) const = 0;
 
   std::string readable(std::string log) const;
+  /// Why a source is refused; empty where it is not.
+  std::string refusal(const Source& source) const;
 
   std::filesystem::path cache_directory_;
   std::string source_name_, ending_;
+  std::vector<std::pair<std::string, std::string>> refused_;  // feature, reason
 };
 
 /// Every file below a directory with its name, for an identity.

@@ -13,7 +13,7 @@ constexpr int64_t longest_log_bytes = 64 << 10;
 /// Whatever of the Python part decides what comes out.
 std::string content_of_compiler() {
   std::string content;
-  for (const char* name : {"compile.py", "source.py"})
+  for (const char* name : {"compile.py", "descriptors.py", "source.py"})
     content += read_file(home_directory() / "python" / "autokernel" / "triton_backend" / name);
   return content;
 }

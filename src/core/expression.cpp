@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cstdlib>
 #include <limits>
 #include <optional>
 #include <vector>
@@ -224,13 +225,15 @@ class Evaluator {
     if (__builtin_mul_overflow(a, b, &result)) fail("overflows");
     return result;
   }
-  void check_division(int64_t a, int64_t b) const {
+  /// Quotient, towards zero, and remainder.
+  std::lldiv_t divide(int64_t a, int64_t b) const {
     if (b == 0) fail("divides by zero");
     if (b == -1 && a == std::numeric_limits<int64_t>::min()) fail("overflows");
+    return std::lldiv(a, b);
   }
   int64_t ceiling_divide(int64_t a, int64_t b) const {
-    check_division(a, b);
-    return a / b + (a % b != 0 && (a < 0) == (b < 0));
+    const std::lldiv_t whole = divide(a, b);
+    return whole.quot + (whole.rem != 0 && (a < 0) == (b < 0));
   }
 
   int64_t binary(const Node& node) const {
@@ -248,8 +251,7 @@ class Evaluator {
     if (op == "<=") return a <= b;
     if (op == ">") return a > b;
     if (op == ">=") return a >= b;
-    check_division(a, b);
-    return op == "/" ? a / b : a % b;
+    return op == "/" ? divide(a, b).quot : divide(a, b).rem;
   }
 
   int64_t call(const Node& node) const {

@@ -43,6 +43,16 @@ fs::path user_directory(const char* variable, const char* below_home) {
   return fs::path(home != nullptr ? home : "/tmp") / below_home / "autokernel";
 }
 
+/// What processes that were killed have left: no one holds the lock of their directories any more.
+void remove_abandoned(const fs::path& where, std::string_view prefix) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(where, ignored)) {
+    if (!entry.path().filename().string().starts_with(prefix)) continue;
+    const Descriptor owner(::open((entry.path() / TemporaryDirectory::owner_file).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+    if (owner.valid() && ::flock(owner.get(), LOCK_EX | LOCK_NB) == 0) fs::remove_all(entry.path(), ignored);
+  }
+}
+
 }  // namespace
 
 void Descriptor::reset(int fd) {
@@ -105,10 +115,20 @@ bool lies_within(const fs::path& path, const fs::path& directory) {
 TemporaryDirectory::TemporaryDirectory(std::string_view prefix, const fs::path& parent) {
   fs::path where = parent;
   if (where.empty()) where = ::access("/dev/shm", W_OK) == 0 ? fs::path("/dev/shm") : fs::temp_directory_path();
+  remove_abandoned(where, prefix);
   std::string pattern = (where / prefix).string() + "XXXXXX";
   if (::mkdtemp(pattern.data()) == nullptr)
     throw Error("cannot make a directory in " + where.string() + ": " + reason(), advice_for(errno));
   path_ = pattern;
+  const fs::path unlocked = path_ / (std::string(owner_file) + ".new");
+  owner_ = Descriptor(::open(unlocked.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  // Nobody sees it before it is locked.
+  if (!owner_.valid() || ::flock(owner_.get(), LOCK_EX | LOCK_NB) != 0 || ::rename(unlocked.c_str(), (path_ / owner_file).c_str()) != 0) {
+    const std::string why = reason();
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+    throw Error("cannot write into " + where.string() + ": " + why, advice_for(errno));
+  }
 }
 
 TemporaryDirectory::~TemporaryDirectory() {

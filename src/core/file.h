@@ -48,19 +48,22 @@ void write_json(const std::filesystem::path& path, const Json& value);
 /// Whether `path` is `directory` or lies below it, by their names alone.
 bool lies_within(const std::filesystem::path& path, const std::filesystem::path& directory);
 
-/// A directory of its own that is removed with all its content at the end.
+/// A directory of its own that is removed with all its content at the end; after a kill, by the next process that makes one of its kind.
 class TemporaryDirectory {
  public:
-  /// Make `<parent>/<prefix>XXXXXX`; without a parent in shared memory, or the system's temporary directory where there is none.
+  /// Make `<parent>/<prefix>XXXXXX`; without a parent in shared memory, or the system's temporary directory where there is none. The file
+  /// `owner_file` in it is locked as long as it is in use.
   explicit TemporaryDirectory(std::string_view prefix, const std::filesystem::path& parent = {});
   ~TemporaryDirectory();
   TemporaryDirectory(const TemporaryDirectory&) = delete;
   TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
+  static constexpr const char* owner_file = ".owner";
 
  private:
   std::filesystem::path path_;
+  Descriptor owner_;
 };
 
 /// An exclusive advisory lock, given up when the object or the process ends.

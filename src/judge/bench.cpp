@@ -348,10 +348,14 @@ std::optional<Finding> Bench::changed_canary() const {
   const auto check = [&](int64_t end, const Buffer* behind) -> std::optional<Finding> {
     const int64_t changed = canary_.first_changed(arena_.subspan(static_cast<size_t>(at), static_cast<size_t>(end - at)), at);
     if (changed < 0) return std::nullopt;
-    const bool after_it = before != nullptr && (behind == nullptr || changed < (end - at) / 2);
-    const std::string name = after_it ? before->name : behind->name;
-    const std::string place =
-        after_it ? std::to_string(changed) + " bytes past the end of " : std::to_string(end - at - changed) + " bytes before the start of ";
+    std::string name, place;
+    if (before != nullptr && (behind == nullptr || changed < (end - at) / 2)) {
+      name = before->name;
+      place = std::to_string(changed) + " bytes past the end of ";
+    } else if (behind != nullptr) {
+      name = behind->name;
+      place = std::to_string(end - at - changed) + " bytes before the start of ";
+    }
     return Finding{Verdict::out_of_bounds, {{"tensor", name}, {"message", "wrote " + place + name}}, {}};
   };
   for (const Buffer& each : buffers_) {

@@ -1,4 +1,4 @@
-// The canary's task, data and answer, exact in float32.
+// The canaries' task, data and answer, exact in float32.
 #include "judge/triton_canary.h"
 
 #include <nlohmann/json.hpp>
@@ -13,6 +13,7 @@ namespace ak::judge {
 namespace {
 
 constexpr int64_t rows = 3, columns = 256;
+constexpr int64_t first_with_tensor_maps = 90;      // compute capability
 constexpr double shift = 0.75, step = 1, wide = 3;  // what the kernel adds beside the number of the row
 
 kernel::Task canary_task() {
@@ -37,8 +38,9 @@ void write_fixture(const std::filesystem::path& directory) {
   std::vector<float> x;
   std::vector<double> out;
   for (int64_t i = 0; i < rows * columns; ++i) {
+    const int64_t row = i / columns;
     x.push_back(static_cast<float>((i * 37 % 1024) - 500) / 8);
-    out.push_back(x.back() + static_cast<double>(i / columns) + step + wide + shift);
+    out.push_back(x.back() + static_cast<double>(row) + step + wide + shift);
   }
   const std::string shape = Json({rows, columns}).dump(), strides = Json({columns, 1}).dump();
   const NamedTensor input{"x", Dtype::float32, {rows * columns}, bytes_of(x)};
@@ -61,31 +63,41 @@ Json candidate_of(const kernel::Task& task, const compile::Compiler& compiler, c
   return candidate;
 }
 
-}  // namespace
-
-void prove_triton(JudgeProcess& process, const compile::Compiler& compiler, const std::filesystem::path& canary) {
-  const TemporaryDirectory directory("autokernel-canary-");
-  write_fixture(directory.path());
+/// What went wrong; empty where the canary lives.
+std::string failure_of(const std::filesystem::path& canary, JudgeProcess& process, const compile::Compiler& compiler,
+                       const std::filesystem::path& fixture) try {
   const kernel::Task task = canary_task();
   Json test_case = kernel::to_json(task.workload.front());
   test_case.update({{"stage", 1}, {"generator", "normal"}, {"seed", 1}});
-  std::string failure = "the judge died";
-  try {
-    const auto reply = process.call("check",
-                                    {{"candidate", candidate_of(task, compiler, canary, process.facts())},
-                                     {"task", kernel::to_json(task)},
-                                     {"case", test_case},
-                                     {"inputs", (directory.path() / "inputs.safetensors").string()},
-                                     {"expected", (directory.path() / "expected.safetensors").string()},
-                                     {"runs", 1}},
-                                    std::chrono::seconds(60));
-    if (reply && reply->at("verdict") == "pass") return;
-    if (reply) failure = reply->dump();
-  } catch (const Error& error) {
-    failure = error.what();
-  }
-  throw Error(compiler.version() + " does not launch on this device as its modules say: " + failure,
-              "use another version of Triton (3.4 to 3.9), or --backend cuda");
+  const auto reply = process.call("check",
+                                  {{"candidate", candidate_of(task, compiler, canary, process.facts())},
+                                   {"task", kernel::to_json(task)},
+                                   {"case", test_case},
+                                   {"inputs", (fixture / "inputs.safetensors").string()},
+                                   {"expected", (fixture / "expected.safetensors").string()},
+                                   {"runs", 1}},
+                                  std::chrono::seconds(60));
+  if (!reply) return "the judge died: " + process.last_end();
+  return reply->at("verdict") == "pass" ? std::string() : reply->dump();
+} catch (const Error& error) {
+  return error.what();
+}
+
+}  // namespace
+
+void prove_triton(JudgeProcess& process, compile::Compiler& compiler, const std::filesystem::path& folder) {
+  const TemporaryDirectory fixture("autokernel-canary-");
+  write_fixture(fixture.path());
+  if (const std::string failure = failure_of(folder / "canary.py", process, compiler, fixture.path()); !failure.empty())
+    throw Error(compiler.version() + " does not launch on this device as its modules say: " + failure,
+                "use another version of Triton (3.4 to 3.9), or --backend cuda");
+  if (process.facts().at("compute_capability") < first_with_tensor_maps) return;
+  if (const std::string failure = failure_of(folder / "canary_tensor_map.py", process, compiler, fixture.path()); !failure.empty())
+    compiler.refuse(std::string(kernel::triton_descriptor),
+                    compiler.version() +
+                        " does not pass tensor maps on this device as its modules say; make the descriptor in the kernel "
+                        "with tl.make_tensor_descriptor. A known kernel with one: " +
+                        failure);
 }
 
 }  // namespace ak::judge

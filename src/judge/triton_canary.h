@@ -8,8 +8,9 @@
 
 namespace ak::judge {
 
-/// Compile `canary` (kernels/include/judge/canary.py), launch it in the judge and compare.
-/// errors: it does not compile, or does not compute what it should; with the version and what to do.
-void prove_triton(JudgeProcess& process, const compile::Compiler& compiler, const std::filesystem::path& canary);
+/// Compile each canary of `folder` (kernels/include/judge), launch it in the judge and compare. Where those with tensor maps fail on a
+/// device that has them, `compiler` refuses kernels that take any.
+/// errors: another canary does not compile, or does not compute what it should; with the version and what to do.
+void prove_triton(JudgeProcess& process, compile::Compiler& compiler, const std::filesystem::path& folder);
 
 }  // namespace ak::judge

@@ -76,6 +76,10 @@ Expression FrontMatter::expression(const Json& value, const std::string& path) c
   return Expression::parse(text_of(value, path), where(path));
 }
 
+Expression FrontMatter::flag(const Json& value, const std::string& path) const {
+  return value.is_boolean() ? Expression::constant(value.get<bool>() ? 1 : 0) : expression(value, path);
+}
+
 std::vector<Expression> FrontMatter::expressions(const Json& value, const std::string& path, size_t maximum) const {
   if (!value.is_array() || value.empty() || value.size() > maximum)
     fail(path, "must be a list of 1 to " + std::to_string(maximum) + " expressions");
@@ -141,7 +145,7 @@ Launch FrontMatter::launch(const Json& value, const std::string& path) const {
     for (const auto& [name, each] : value["constexprs"].items())
       launch.constexprs.emplace(name, expression(each, path + ".constexprs." + name));
   }
-  launch.overlap = value.value("overlap", false);
+  if (value.contains("overlap")) launch.overlap = flag(value["overlap"], path + ".overlap");
   launch.cooperative = value.value("cooperative", false);
   return launch;
 }
@@ -173,7 +177,7 @@ void FrontMatter::read_scratch(KernelFile& file) const {
 
 void FrontMatter::read_tensor_maps(KernelFile& file) const {
   if (!root_.contains("tensormap")) return;
-  if (file.backend_ != Backend::cuda) fail("tensormap", "is for the backend cuda alone");
+  if (file.backend_ == Backend::cpu) fail("tensormap", "is for GPUs");
   if (!root_["tensormap"].is_object()) fail("tensormap", "must hold tables: [tensormap.NAME]");
   constexpr size_t highest_rank = 5;
   for (const auto& [name, value] : root_["tensormap"].items()) {
@@ -184,6 +188,7 @@ void FrontMatter::read_tensor_maps(KernelFile& file) const {
                   .box = expressions(required(value, path, "box"), path + ".box", highest_rank),
                   .swizzle_bytes = Expression::constant(0),
                   .where = where(path)};
+    if (value.contains("swizzle") && file.backend_ == Backend::triton) fail(path + ".swizzle", "is chosen by Triton's compiler");
     if (value.contains("swizzle")) map.swizzle_bytes = expression(value["swizzle"], path + ".swizzle");
     if (value.contains("shape") != value.contains("strides")) fail(path, "`shape` and `strides` come together");
     if (value.contains("shape")) {
@@ -269,8 +274,6 @@ void FrontMatter::read_into(KernelFile& file) {
   read_priors(file);
   read_recipes(file);
   if (file.plan_.launches.empty()) fail("", "needs at least one [[launch]]");
-  if (file.backend_ == Backend::triton && root_.contains("tensormap"))
-    fail("tensormap", "a Triton kernel makes its descriptors itself, with tl.make_tensor_descriptor");
   check_backend(file, file.plan_.launches);
   check_backend(file, file.plan_.prepares);
   for (const Variant& variant : file.variants_) {

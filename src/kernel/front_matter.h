@@ -27,6 +27,8 @@ class FrontMatter {
   const Json& required(const Json& object, const std::string& path, const std::string& key) const;
   std::string text_of(const Json& value, const std::string& path) const;
   Expression expression(const Json& value, const std::string& path) const;
+  /// true, false, or an expression that is not zero where it holds.
+  Expression flag(const Json& value, const std::string& path) const;
   std::vector<Expression> expressions(const Json& value, const std::string& path, size_t maximum) const;
 
   Tunable tunable(const std::string& name, const Json& value) const;

@@ -35,10 +35,10 @@ struct Launch {
   std::string kernel;
   std::vector<Expression> grid, block;
   std::vector<std::string> arguments;  // tensor, scratch or float scalar by name, else an integer expression
-  std::optional<Expression> when, shared_bytes;
+  std::optional<Expression> when, overlap, shared_bytes;
   std::vector<Expression> cluster;
   std::map<std::string, Expression> constexprs;  // of Triton, beside tunables and options
-  bool overlap = false, cooperative = false;
+  bool cooperative = false;
   std::string where;  // file:line, for messages
 };
 
@@ -63,7 +63,7 @@ struct Prior {
   Point set;        // some of the tunables, each to one of its values
 };
 
-/// A descriptor for bulk copies of boxes of a tensor (CUDA).
+/// A descriptor for bulk copies of boxes of a tensor (CUDA, and Triton's `tensordesc`).
 struct TensorMap {
   std::string name, tensor;                     // tensor: of the task, or scratch
   std::vector<Expression> box, shape, strides;  // in elements, last dim fastest; no shape: the tensor's own

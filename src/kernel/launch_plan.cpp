@@ -2,6 +2,8 @@
 #include "kernel/launch_plan.h"
 
 #include <algorithm>
+#include <bit>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -83,6 +85,7 @@ class Concretiser {
       result.strides = evaluate(map.strides);
     }
     check(map, result);
+    result.strides.back() = 1;  // of a dim of one element it may be anything
     return result;
   }
 
@@ -92,10 +95,13 @@ class Concretiser {
     const size_t rank = result.shape.size();
     if (rank == 0 || result.box.size() != rank || result.strides.size() != rank)
       fail("needs an extent of its box for each dim of the tensor");
-    const int64_t size = size_bytes(result.dtype), row_bytes = result.box.back() * size;
+    const bool cut = file_.backend() == Backend::triton;  // Triton's compiler makes boxes of the hardware's of it
+    const int64_t size = size_bytes(result.dtype), row_bytes = result.box.back() * size,
+                  highest = cut ? std::numeric_limits<int32_t>::max() : int64_t{1} << 32;
     for (size_t dim = 0; dim < rank; ++dim) {
-      if (result.box[dim] < 1 || result.box[dim] > 256) fail("has a box with an extent that is not from 1 to 256");
-      if (result.shape[dim] < 0 || result.shape[dim] > int64_t{1} << 32) fail("is of a tensor with an extent over 2^32");
+      if (result.box[dim] < 1 || (!cut && result.box[dim] > 256)) fail("has a box with an extent that is not from 1 to 256");
+      if (cut && !std::has_single_bit(static_cast<uint64_t>(result.box[dim]))) fail("has a box with an extent that is no power of 2");
+      if (result.shape[dim] < 0 || result.shape[dim] > highest) fail("is of a tensor with an extent that its coordinates do not reach");
       if (dim + 1 < rank && (result.strides[dim] <= 0 || result.strides[dim] * size % bulk_alignment_bytes != 0))
         fail("is of a tensor with a stride that is no multiple of 16 bytes");
     }
@@ -124,7 +130,7 @@ class Concretiser {
     result.block = evaluate3(launch.block, names);
     result.cluster = evaluate3(launch.cluster, names);
     result.shared_bytes = launch.shared_bytes ? launch.shared_bytes->evaluate(names) : 0;
-    result.overlap = launch.overlap;
+    result.overlap = launch.overlap && launch.overlap->evaluate(names) != 0;
     result.cooperative = launch.cooperative;
     check_extents(launch, result);
     for (const std::string& text : launch.arguments) result.arguments.push_back(argument(text, names, launch.where));
@@ -248,6 +254,11 @@ std::vector<ConcreteLaunch> launches_from_json(const Json& json) {
 }
 
 }  // namespace
+
+int64_t Argument::parameter_bytes() const {
+  if (kind == Kind::tensor_map) return tensor_map_bytes;
+  return kind == Kind::real || kind == Kind::integer32 ? sizeof(uint32_t) : sizeof(uint64_t);
+}
 
 Json to_json(const ConcreteTensorMap& map) {
   return {

@@ -19,6 +19,10 @@ struct Argument {
   bool aligned = false;  // the module takes the pointer to be a multiple of vector_bytes
 
   static constexpr int64_t vector_bytes = 16;
+  static constexpr int64_t tensor_map_bytes = 128;  // CUtensorMap
+
+  /// Of the kernel's parameter.
+  int64_t parameter_bytes() const;
 };
 
 struct ConcreteLaunch {
@@ -46,7 +50,7 @@ struct ConcreteTensorMap {
   Argument tensor;  // or scratch, or null
   Dtype dtype = Dtype::float32;
   std::vector<int64_t> shape, strides, box;  // elements, last dim fastest
-  int64_t swizzle_bytes = 0;                 // 0, 32, 64 or 128
+  int64_t swizzle_bytes = 0;                 // 0, 32, 64 or 128; Triton's compiler chooses it, and cuts the box
 };
 
 struct ConcretePlan {

@@ -3,11 +3,15 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "core/json.h"
 #include "kernel/launch_plan.h"
 
 namespace ak::kernel {
+
+/// How the type of an argument begins that is a tensor map.
+inline constexpr std::string_view triton_descriptor = "tensordesc<";
 
 /// Of a concrete plan's launches, prepares first: types of the arguments with what Triton's own launcher would specialise on, and
 /// constexprs.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -96,7 +97,7 @@ std::string LiveView::bar(size_t width, const Paint& paint, double seconds_since
                                   : fmt::format("{} experiments", progress_.experiment);
   const std::string text = fmt::format("  {}, model about {}", counter, factor_text(progress_.estimated_speedup));
   const size_t cells = width > columns(text) + 10 ? std::min<size_t>(30, width - columns(text)) : 10;
-  const auto full = static_cast<size_t>(std::clamp(done, 0.0, 1.0) * static_cast<double>(cells) + 0.5);
+  const auto full = static_cast<size_t>(std::lround(std::clamp(done, 0.0, 1.0) * static_cast<double>(cells)));
   std::string filled, empty;
   for (size_t i = 0; i < cells; ++i) (i < full ? filled : empty) += i < full ? "━" : "─";
   return paint.accent(filled) + paint.dim(empty) + text;

@@ -35,7 +35,7 @@ class Plot {
     }
     step_ = nice_step(highest_, 5);
     highest_ = std::ceil(highest_ * 1.05 / step_) * step_;
-    height_ = top + plot_height + bottom + legend_row * static_cast<double>((run.tasks.size() + 1) / 2);
+    height_ = top + plot_height + bottom + legend_row * static_cast<double>(legend_line(run.tasks.size() + 1));
   }
 
   double height() const { return height_; }
@@ -48,6 +48,7 @@ class Plot {
   }
 
  private:
+  static size_t legend_line(size_t task) { return task / 2; }
   double x(double experiment) const { return left + (width - left - right) * experiment / std::max(1.0, experiments_); }
   double y(double speedup) const { return top + plot_height * (1 - std::clamp(speedup, 0.0, highest_) / highest_); }
 
@@ -101,7 +102,7 @@ class Plot {
 
   std::string legend(size_t task) const {
     const double at_x = left + (task % 2 == 0 ? 0 : (width - left - right) / 2),
-                 at_y = top + plot_height + bottom + 6 + legend_row * static_cast<double>(task / 2);
+                 at_y = top + plot_height + bottom + 6 + legend_row * static_cast<double>(legend_line(task));
     const TaskView& view = run_.tasks[task];
     return fmt::format(
         "<g class=\"ak-series {}\"><circle class=\"ak-kept\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"5\"/></g><text x=\"{:.1f}\" y=\"{:.1f}\">{} "

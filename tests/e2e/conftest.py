@@ -108,7 +108,11 @@ class Program:
         return json.loads(self.ok(*arguments, "--json", **options).out.strip().splitlines()[-1])
 
     def run_tiny(self, *arguments, model="Tiny", device="cpu"):
-        return self.last_json("run", f"{self.model}:{model}", "--input-shape", "64,192", "--device", device, "--run-dir", self.run_dir, "--rounds", "5", *arguments)
+        return self.last_json("run", f"{self.model}:{model}", "--input-shape", "64,192", "--device", device, "--run-dir", self.run_dir, "--rounds", "5", "--min-share", "0", *arguments)
+
+    def extract(self):
+        """A task of every region that is found, whatever part of the time it took in the profile."""
+        return self.ok("extract", "--run-dir", self.run_dir, "--top", "40", "--min-share", "0")
 
     def tasks(self):
         return {path.name.split("_")[0]: path.name for path in (self.run_dir / "tasks").iterdir()}

@@ -16,9 +16,9 @@ _CPU_FLAGS = ["-O2", "-march=native", "-std=c++20", "-fno-exceptions", "-fno-rtt
 
 
 class Judge:
-    """autokernel-judge, opened for a device."""
+    """autokernel-judge, opened for a device; `under`: the words of a program that runs it."""
 
-    def __init__(self, **opening):
+    def __init__(self, under=(), **opening):
         request_read, self.requests = os.pipe()
         self.replies, reply_write = os.pipe()
 
@@ -27,7 +27,7 @@ class Judge:
             os.dup2(high[0], 3)
             os.dup2(high[1], 4)
 
-        self.process = subprocess.Popen([str(JUDGE)], preexec_fn=place, close_fds=False)
+        self.process = subprocess.Popen([*under, str(JUDGE)], preexec_fn=place, close_fds=False)
         os.close(request_read)
         os.close(reply_write)
         self.ask("open", **opening)
@@ -48,9 +48,11 @@ class Judge:
         return data
 
     def close(self):
+        """Let it end; gives its exit code."""
         os.close(self.requests)
-        self.process.wait()
+        code = self.process.wait()
         os.close(self.replies)
+        return code
 
 
 def compile_cpu(directory, text, macros=()):
@@ -69,7 +71,8 @@ def compile_cuda(directory, text, macros=()):
     stem.with_suffix(".cu").write_text("".join(f"#define {name} {value}\n" for name, value in macros) + "#line 1\n" + text)
     major, minor = torch.cuda.get_device_capability()
     command = [str(JUDGE), "--nvrtc", library, f"sm_{major}{minor}a", f"{stem.name}.cubin", str(_HEADERS), headers, "--", "-std=c++20", f"{stem.name}.cu"]
-    subprocess.run(command, check=True, cwd=directory)
+    if not stem.with_suffix(".cubin").exists():  # its name is its content's
+        subprocess.run(command, check=True, cwd=directory)
     return str(stem.with_suffix(".cubin"))
 
 
@@ -83,8 +86,8 @@ def _toolkit():
     return str(libraries[0]), str(headers[0])
 
 
-def open_judge(device, directory):
+def open_judge(device, directory, under=()):
     """A judge for `cpu` or `cuda`."""
     if device == "cpu":
-        return Judge(device="cpu", threads=2)
-    return Judge(device="cuda", index=0, builtin=compile_cuda(directory, (_HEADERS / "judge" / "builtin.cu").read_text()))
+        return Judge(under, device="cpu", threads=2)
+    return Judge(under, device="cuda", index=0, builtin=compile_cuda(directory, (_HEADERS / "judge" / "builtin.cu").read_text()))

@@ -103,9 +103,9 @@ def holds(condition, options):
 class Bench:
     """A judge, and what it takes to have a case judged."""
 
-    def __init__(self, device, directory):
+    def __init__(self, device, directory, under=()):
         self.device, self.directory = device, directory
-        self.judge = open_judge(device, directory)
+        self.judge = open_judge(device, directory, under)
         self.compile = compile_cpu if device == "cpu" else compile_cuda
 
     def task(self, family, settings, inputs):

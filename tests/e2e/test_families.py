@@ -51,7 +51,7 @@ def test_every_family_is_found_and_its_starter_passes_all_stages(program, dtype)
     model = program.directory / "everything.py"
     model.write_text(MODEL)
     program.ok("prepare", f"{model}:Everything", "--input-shape", "2,48", "--dtype", dtype, "--run-dir", program.run_dir)
-    program.ok("extract", "--run-dir", program.run_dir, "--top", "40", "--min-share", "0")
+    program.extract()
     tasks = {"_".join(path.name.split("_")[:-1]): path.name for path in (program.run_dir / "tasks").iterdir()}
     assert set(tasks) == FAMILIES
     for family, task in sorted(tasks.items()):

@@ -52,6 +52,29 @@ class Rotary(nn.Module):
     def forward(self, x):
         q, k = x.view(1, 20, 6, 16).transpose(1, 2).split((4, 2), dim=1)
         return self.rotate(q), self.rotate(k)
+
+
+class Sums(nn.Module):
+    """Norms of sums, of which one is used again."""
+
+    def __init__(self, norm):
+        super().__init__()
+        self.norms = nn.ModuleList(norm(96, eps=1e-6) for _ in range(2))
+
+    def forward(self, x):
+        total = x + x.flip(0)
+        y = self.norms[0](total)
+        return self.norms[1](y.sin() + total.cos()), total
+
+
+class RmsSums(Sums):
+    def __init__(self):
+        super().__init__(nn.RMSNorm)
+
+
+class LayerSums(Sums):
+    def __init__(self):
+        super().__init__(nn.LayerNorm)
 '''
 
 # class: (dtype, family, {what tells its tasks apart: how many there are})
@@ -59,6 +82,8 @@ EXPECTED = {
     "Reductions": ("float16", "reduce", {"OP=4": 2, "OP=5": 1, "OP=6": 3, "OP=7": 3, "OP=2": 1, "OP=1": 1, "OP=0": 1}),
     "Losses": ("float32", "cross_entropy", {"WEIGHTED=1": 3}),
     "Rotary": ("bfloat16", "rotary_embedding", {"PAIR=1": 1}),
+    "LayerSums": ("bfloat16", "layernorm", {"HAS_RESIDUAL=1": 2, "HAS_RESIDUAL_OUT=1": 1}),
+    "RmsSums": ("float16", "rmsnorm", {"HAS_RESIDUAL=1": 2, "HAS_RESIDUAL_OUT=1": 1}),
 }
 
 
@@ -68,7 +93,7 @@ def test_every_form_is_found_and_its_starter_passes_all_stages(program, name):
     model = program.directory / "forms.py"
     model.write_text(MODEL)
     program.ok("prepare", f"{model}:{name}", "--input-shape", "20,96", "--dtype", dtype, "--run-dir", program.run_dir)
-    program.ok("extract", "--run-dir", program.run_dir, "--top", "40", "--min-share", "0")
+    program.extract()
     found = dict.fromkeys(expected, 0)
     for path in sorted((program.run_dir / "tasks").glob(f"{family}_*")):
         options = json.loads((path / "task.json").read_text())["options"]

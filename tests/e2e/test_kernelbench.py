@@ -60,7 +60,7 @@ def kernelbench(program, verb, *arguments, problems="1"):
 def test_a_solution_of_our_kernels_passes_and_needs_nothing_but_pytorch(bench):
     kernelbench(bench, "setup")
     problem = bench.run_dir / "level1" / "problems" / "001"
-    for step in (("prepare", f"{problem}/model.py:problem", "--device", "cpu"), ("profile",), ("extract",)):
+    for step in (("prepare", f"{problem}/model.py:problem", "--device", "cpu"), ("profile",), ("extract", "--min-share", "0")):
         bench.ok(*step, "--run-dir", problem / "run")
     solution = bench.run_dir / "level1" / "level_1_problem_1_sample_0_kernel.py"
     python = os.environ.get("AUTOKERNEL_PYTHON", sys.executable)

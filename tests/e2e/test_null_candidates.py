@@ -37,7 +37,7 @@ def test_what_knows_nothing_passes_no_task(program, judge, tmp_path, dtype, devi
     model = program.directory / "everything.py"
     model.write_text(MODEL)
     program.ok("prepare", f"{model}:Everything", "--input-shape", "2,48", "--dtype", dtype, "--device", "cpu", "--run-dir", program.run_dir)
-    program.ok("extract", "--run-dir", program.run_dir, "--top", "40", "--min-share", "0")
+    program.extract()
     tasks = [json.loads(path.read_text()) for path in sorted((program.run_dir / "tasks").glob("*/task.json"))]
     assert {task["family"] for task in tasks} == FAMILIES
     for task in tasks:

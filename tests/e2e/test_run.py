@@ -128,7 +128,7 @@ def bench(program, task, note):
 
 def test_a_better_edit_is_kept_and_a_wrong_one_is_wrong(program):
     program.ok("prepare", f"{program.model}:Tiny", "--input-shape", "64,192", "--run-dir", program.run_dir)
-    program.ok("extract", "--run-dir", program.run_dir)
+    program.extract()
     task = program.tasks()["rmsnorm"]
     path = program.run_dir / "tasks" / task / "kernel.cpp"
     starter = path.read_text()

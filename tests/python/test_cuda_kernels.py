@@ -121,12 +121,15 @@ def test_compiles_and_does_not_spill_at_its_default(nvrtc, path, dtype):
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name)
 def test_compiles_for_the_bindings_of_its_stages(nvrtc, path):
+    """Each binding, and each of its options, which differ for whatever a file compiles for known sizes alone."""
     text, block, family = _load(path)
     if not re.search(r"\bAK_DIM_", text):
         pytest.skip("its code is the same for all bindings")
-    point = _default(_tunables(block))
-    for dtype, dims in zip(itertools.cycle(TYPES), family["stages"]["sweep"]):
-        nvrtc.compile(text, _macros(family, dtype, point, {}, dims))
+    sweep, options = family["stages"]["sweep"], _option_sets(family)
+    points = [_default(_tunables(block)), _corners(block, "float32")[1]]
+    cases = zip(*map(itertools.cycle, (TYPES, sweep, options, points)))
+    for dtype, dims, chosen, point in itertools.islice(cases, max(len(sweep), len(options))):
+        nvrtc.compile(text, _macros(family, dtype, point, chosen, dims))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name)

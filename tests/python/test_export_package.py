@@ -29,7 +29,7 @@ def softmax_entry(backend="cuda", name="softmax_0b8e329a", rows=64):
     prepare = {**launch, "kernel": "pack", "arguments": [{"scratch": "packed"}]}
     scratch = [{"name": "room", "bytes": 1000, "zeroed": True, "per_worker": False}, {"name": "packed", "bytes": 64, "zeroed": False, "per_worker": False}]
     return {"task": task, "backend": backend, "architecture": "sm_90a", "kernel_file": "kernel.cu", "kernel_text": "#include <autokernel/reduce.cuh>\n",
-            "macros": [["THREADS", "128"]], "plan": {"launches": [launch], "prepare": [prepare], "scratch": scratch}, "workers": 1, "module": "",
+            "macros": [["THREADS", "128"]], "plan": {"launches": [launch], "prepare": [prepare], "scratch": scratch, "tensor_maps": []}, "workers": 1, "module": "",
             "trial": {"median_us": 5.0, "evidence": {}}, "baseline": {"best_kind": "eager", "best_us": 10.0}}
 
 
@@ -113,10 +113,10 @@ import triton.language as tl
 
 
 @triton.jit
-def softmax_rows(x, out, room, mask, N, x_row, out_row, scale, LOG: tl.constexpr, BLOCK: tl.constexpr):
+def softmax_rows(x, fetcher, out, room, mask, N, x_row, out_row, scale, LOG: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     columns = tl.arange(0, BLOCK)
-    values = tl.load(x + row * x_row + columns, mask=columns < N, other=float("-inf")).to(tl.float32) * scale
+    values = fetcher.load([row, 0]).reshape(BLOCK).to(tl.float32) * scale
     powers = tl.exp(values - tl.max(values, 0))
     tl.store(room + row, tl.sum(powers, 0))
     tl.store(out + row * out_row + columns, (powers / tl.load(room + row)).to(out.dtype.element_ty), mask=columns < N)
@@ -160,11 +160,12 @@ def test_triton_tree_runs_by_the_interpreter_in_a_layer_too(tmp_path):
     pytest.importorskip("triton")
     entry = softmax_entry(backend="triton")
     launch = {"kernel": "softmax_rows", "grid": [64, 1, 1], "constexprs": {"BLOCK": 256, "NUM_WARPS": 4},
-              "arguments": [{"aligned": True, "tensor": "x"}, {"aligned": True, "tensor": "out"}, {"scratch": "room"}, {"null": "mask"}, {"int": 256}, {"int": 512},
+              "arguments": [{"aligned": True, "tensor": "x"}, {"tensor_map": "rows"}, {"aligned": True, "tensor": "out"}, {"scratch": "room"}, {"null": "mask"}, {"int": 256}, {"int": 512},
                             {"int": 256}, {"float": 1.0}]}
     scratch = [{"name": "room", "bytes": 256, "zeroed": False, "per_worker": False}]
+    maps = [{"name": "rows", "of": {"aligned": True, "tensor": "x"}, "dtype": "float16", "shape": [64, 256], "strides": [512, 1], "box": [1, 256], "swizzle": 0}]
     entry.update(kernel_file="kernel.py", kernel_text=TRITON, point={"NUM_STAGES": 0}, scratch_dtypes={"room": "float32"},
-                 plan={"launches": [launch], "prepare": [], "scratch": scratch})
+                 plan={"launches": [launch], "prepare": [], "scratch": scratch, "tensor_maps": maps})
     package = Package(request(tmp_path, entry), "ak-softmax")
     tree = package.request["directory"]
     hub.write_built(package, tree, hub.write_source(package, tree))

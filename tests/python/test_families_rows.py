@@ -192,6 +192,16 @@ def test_rmsnorm_without_eps_adds_the_epsilon_of_float32(dtype):
     torch.testing.assert_close(reference("rmsnorm", x=x, HAS_WEIGHT=0, MACHINE_EPS=1), F.rms_norm(x, (4,)))
 
 
+@pytest.mark.parametrize(("family", "norm"), [("rmsnorm", F.rms_norm), ("layernorm", F.layer_norm)])
+def test_a_norm_rounds_the_sum_before_it_normalises_it(family, norm):
+    x, residual = torch.tensor([[256.0, 1, -3, 0]], dtype=torch.bfloat16), torch.tensor([[1.0, 2, 3, 1]], dtype=torch.bfloat16)
+    out, total = reference(family, x=x, residual=residual, HAS_RESIDUAL=1, HAS_RESIDUAL_OUT=1, HAS_WEIGHT=0, eps=1e-6)
+    assert total.tolist() == [[256.0, 3, 0, 1]]  # 257 has nine bits
+    torch.testing.assert_close(out, norm(total, (4,), eps=1e-6), rtol=0, atol=0)
+    alone = reference(family, x=x, residual=residual, HAS_RESIDUAL=1, HAS_WEIGHT=0, eps=1e-6)
+    torch.testing.assert_close(alone, out, rtol=0, atol=0)
+
+
 def rotate(x, cos, sin, **options):
     x, cos, sin = torch.tensor(x), torch.tensor([cos]), torch.tensor([sin])
     return reference("rotary_embedding", x=x.view(1, 1, 1, -1), cos=cos, sin=sin, **options).view(-1)

@@ -1,5 +1,7 @@
 """The verdict `kb` does what the benchmark's own evaluation does, mistakes included."""
 
+import math
+
 import pytest
 from kernelbench_checkout import PROBLEMS, renamed
 
@@ -68,10 +70,11 @@ def test_half_precision_has_the_wider_tolerance(tmp_path):
     assert protocol.evaluate(PROBLEMS[FINE], slightly, "cpu", "bfloat16", "cuda", str(tmp_path), timed=0)["correctness"]
 
 
-def test_more_than_ten_times_as_fast_is_marked(tmp_path):
-    slow = PROBLEMS[FINE].replace("        return torch.softmax", "        import time; time.sleep(0.05 * (type(self) is Model))\n        return torch.softmax")
-    record = protocol.evaluate(slow, renamed(FINE), "cpu", "float32", "cuda", str(tmp_path), timed=2)
-    assert record["correctness"] and record["metadata"]["excessive_speedup"]
+@pytest.mark.parametrize("factor, marked", [(0, True), (math.inf, False)])
+def test_a_speed_up_beyond_belief_is_marked(tmp_path, monkeypatch, factor, marked):
+    monkeypatch.setattr(protocol, "EXCESSIVE_SPEEDUP", factor)
+    record = protocol.evaluate(PROBLEMS[FINE], renamed(FINE), "cpu", "float32", "cuda", str(tmp_path), timed=2)
+    assert record["correctness"] and record["metadata"].get("excessive_speedup", False) == marked
 
 
 def test_times_have_three_digits():

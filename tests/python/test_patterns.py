@@ -1,14 +1,17 @@
 """Patterns: a spelling traced twice, what changed explained by dims and scalars, and spellings that cannot be patterns reported."""
 
 import json
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
 
-from autokernel import patterns
+from autokernel import patterns, runtime
 from autokernel.expression import evaluate
 from autokernel.errors import WorkerError
+from autokernel.normalise import normalise
 from conftest import ROOT
+from test_examples import small
 
 
 def quiet(text, done=0, total=0):
@@ -113,14 +116,36 @@ def test_spellings_that_are_one_in_a_dtype_give_one_pattern(families, tmp_path):
     ]
 
 
-def test_every_spelling_of_the_product_is_a_pattern(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    result, found = ask(ROOT / "kernels", tmp_path / "patterns.json")
+@pytest.fixture(scope="module")
+def product(tmp_path_factory):
+    """What the verb says of all families in float32, and the patterns."""
+    directory = tmp_path_factory.mktemp("product")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(directory))
+        return ask(ROOT / "kernels", directory / "patterns.json")
+
+
+def test_every_spelling_of_the_product_is_a_pattern(product):
+    result, found = product
     assert result["errors"] == []
-    assert len({json.dumps([pattern["family"], pattern["inputs"], pattern["nodes"], pattern["options"]]) for pattern in found}) == len(
-        found
-    )
+    assert len({json.dumps([pattern["family"], pattern["inputs"], pattern["nodes"], pattern["options"]]) for pattern in found}) == len(found)
     assert len(found) == result["patterns"] > 100
+
+
+@pytest.mark.parametrize(
+    ("example", "norms"),
+    [
+        ("bert", {"functional_residual": 5}),
+        ("gpt2", {"functional": 1, "functional_residual": 1, "functional_residual_out": 3}),
+        ("llama", {"hf_llama": 1, "hf_llama_residual": 1, "hf_llama_residual_out": 3}),
+    ],
+)
+def test_the_norms_of_an_example_take_the_sums_before_them(product, example, norms):
+    """Of two layers: each sum that there is, which in BERT is used by the norm alone, else by the next sum, too, but for the last one."""
+    model, inputs = small(example)
+    graph = normalise(model.eval(), inputs)
+    regions = runtime.match({"schema": "autokernel.graph/1", "graphs": [{"name": "g0", "nodes": graph.nodes}]}, product[1], str(ROOT / "kernels"))
+    assert Counter(region["spelling"] for region in regions if region["family"] in ("rmsnorm", "layernorm")) == norms
 
 
 @pytest.mark.parametrize(("text", "value"), [("D/2", 12), ("2*D + S", 55), ("cdiv(S, 2)", 4), ("-S", -7), ("min(D, S) % 4", 3), (9, 9)])

@@ -1,10 +1,12 @@
-"""The checkout's own scripts: the wrapper's decisions, and the include order."""
+"""The checkout's own scripts: the wrapper's decisions, the include order, and how measurements are run."""
 
 import importlib.machinery
 import importlib.util
 import os
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -37,10 +39,10 @@ def test_the_version_in_the_environment_is_read_from_metadata(tmp_path, monkeypa
     (site / f"torch-{version}.dist-info").mkdir(parents=True)
     (site / f"torch-{version}.dist-info" / "METADATA").write_text(f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n")
     monkeypatch.setattr(ak, "VENV", tmp_path)
-    assert ak.venv_version("torch") is None, "metadata left over by an interrupted removal is no package"
+    assert ak.venv_version("torch", "torch") is None, "metadata left over by an interrupted removal is no package"
     (site / "torch").mkdir()
-    assert ak.venv_version("torch") == version
-    assert ak.venv_version("pytest") is None
+    assert ak.venv_version("torch", "torch") == version
+    assert ak.venv_version("pytest", "pytest") is None
 
 
 JUNIT = """<testsuites><testsuite>
@@ -124,3 +126,86 @@ def test_tiers_of_the_playbook_are_six_and_complete():
         low, high = tier["typical_gain"]
         assert 1.0 < low < high
         assert tier["cpu"] and tier["gpu"] and tier["what"] and tier["when"]
+
+
+# --- scripts/measure.py, in a process of its own: it ends whatever descends from it
+
+MEASURE = f"""
+import sys
+sys.path.insert(0, {str(ROOT / "scripts")!r})
+import measure, measure_processes
+from measure_jobs import Job
+
+measure_processes.GRACE_S = 0.1
+
+
+def job(name, program, limit_s=100, **more):
+    words = [sys.executable, "-c", program]
+    return Job(name, "what it is for", limit_s, lambda setting: [("out.txt", [*words, setting.file("note"), f"{{setting.seconds:.0f}}"])],
+               lambda folder: (folder / "out.txt").read_text().split()[-1], **more)
+
+
+JOBS = [
+    job("works", "print('ran', 42)"),
+    job("fails", "import sys; print('numbers'); sys.exit('the reason')"),
+    job("leaves", "import subprocess, sys; p = subprocess.Popen(['sleep', '1000'], start_new_session=True); print(p.pid); open(sys.argv[1], 'w').write(str(p.pid))"),
+    job("endless", "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN)\\nwhile True: time.sleep(1)", limit_s=0.3),
+    job("hangs", "import os, sys, time\\nopen(sys.argv[1] + '.new', 'w').write(str(os.getpid())); os.rename(sys.argv[1] + '.new', sys.argv[1])\\nwhile True: time.sleep(1)"),
+    job("lacks", "", missing=lambda setting: "there is no such thing"),
+    job("slices", "import sys; print(sys.argv[2])", limit_s=300, least_s=1, budgeted=True),
+]
+sys.exit(measure.main(sys.argv[1:], JOBS))
+"""
+
+
+@pytest.fixture
+def measure(tmp_path):
+    """measure(*words): (exit code, {job: [result, time, numbers]}, standard error)"""
+    program = tmp_path / "build" / "bin" / "autokernel"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\necho 0.0\n")
+    program.chmod(0o755)
+
+    def run(*words):
+        done = subprocess.run([*run.command, *words], capture_output=True, text=True)
+        rows = [re.split(r"  +", line, maxsplit=3) for line in done.stdout.partition("\n\n")[2].splitlines()[1:-1]]
+        return done.returncode, {row[0]: row[1:] for row in rows}, done.stderr
+
+    run.out = tmp_path / "out"
+    run.command = [sys.executable, "-c", MEASURE, "--device", "cuda", "--out", str(run.out), "--build", str(tmp_path / "build")]
+    return run
+
+
+def test_measured_jobs_are_reported_ended_and_not_repeated(measure):
+    code, found, _ = measure("--jobs", "works,fails,leaves,endless,lacks")
+    assert code == 1 and {name: row[0] for name, row in found.items()} == {
+        "works": "passed", "fails": "failed", "leaves": "passed", "endless": "out of time", "lacks": "skipped"}
+    assert found["works"][2] == "42" and "the reason" in found["fails"][2] and found["lacks"][2] == "there is no such thing"
+    assert "1 processes were left over" in found["leaves"][2]
+    assert not Path("/proc", (measure.out / "leaves" / "note").read_text()).exists()
+    code, found, said = measure("--jobs", "works,fails,endless")
+    assert code == 1 and "works: passed already" in said and "fails: failed already" in said and found["endless"][0] == "out of time"
+    assert measure("--jobs", "works", "--again")[2].count("at most 100 s") == 1
+
+
+def test_a_measured_job_that_does_not_fit_is_not_begun_and_slices_go_on(measure):
+    code, found, _ = measure("--jobs", "works,slices", "--minutes", "1")
+    assert code == 3 and found["works"][0] == "not begun" and found["slices"][0] == "unfinished" and float(found["slices"][2]) <= 60
+    code, found, _ = measure("--jobs", "works,slices")
+    assert code == 0 and found["slices"][0] == "passed" and float(found["slices"][2]) > 290
+    assert measure("--jobs", "works", "--device", "cpu")[2].endswith("name another folder with --out\n")
+
+
+def test_who_ends_the_measurement_ends_its_job(measure):
+    note = measure.out / "hangs" / "note"
+    with subprocess.Popen([*measure.command, "--jobs", "hangs"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while process.poll() is None and not note.exists():
+            time.sleep(0.02)
+        process.terminate()
+    assert process.returncode == 130 and not Path("/proc", note.read_text()).exists()
+    assert '"result": "unfinished"' in (measure.out / "results.json").read_text()
+
+
+def test_an_unknown_job_is_an_error_that_names_the_known(measure):
+    code, _, said = measure("--jobs", "works,flies")
+    assert code == 2 and "there is no job flies; the jobs are works, fails" in said

@@ -44,6 +44,26 @@ def test_computes_what_its_reference_does(family, dtype):
     assert int(count.split()[0]) >= 10
 
 
+CANARY = """
+import importlib.util, sys, torch
+from triton.tools.tensor_descriptor import TensorDescriptor
+spec = importlib.util.spec_from_file_location("canary", sys.argv[1])
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+x = ((torch.arange(3 * 256) * 37 % 1024 - 500) / 8).reshape(3, 256)
+out = torch.full_like(x, float("nan"))
+maps = [TensorDescriptor.from_tensor(tensor, [2, 128]) for tensor in (x, out)]
+module.shift_tiles[(2, 2)](None, maps[0], 1, 3 << 32, maps[1], 0.75, BLOCK=128)
+assert torch.equal(out, x + torch.arange(3.0)[:, None] + 4.75), out
+"""
+
+
+def test_the_canary_with_tensor_maps_computes_what_the_judge_expects():
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    result = subprocess.run([sys.executable, "-c", CANARY, plans.KERNELS / "include" / "judge" / "canary_tensor_map.py"], env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr[-3000:]
+
+
 @pytest.fixture(scope="module")
 def compiler():
     with Compiler() as started:
@@ -72,6 +92,19 @@ def compile_all(compiler, kernel, specifications):
         for told, reply in zip(specifications, pool.map(lambda each: compiler.compile(text, each), specifications)):
             assert reply["code"] == 0, (told, reply["log"])
             assert [len(entry["parameters"]) for entry in reply["launches"]]
+
+
+def test_the_canaries_compile_as_the_judge_launches_them(compiler):
+    pointer, real, one, absent = {"type": "*fp32", "divisible": True}, {"type": "fp32", "divisible": False}, {"type": "constexpr", "value": 1}, {"type": "constexpr", "value": None}
+    tile, wide, narrow = {"type": "tensordesc<fp32[2, 128]>"}, {"type": "i64", "divisible": False}, {"type": "i32", "divisible": True}
+    launches = {
+        "canary.py": [("fetch_and_shift", [pointer, absent, pointer, {**narrow, "divisible": False}, narrow, wide, one, real]), ("copy", [pointer, pointer, narrow])],
+        "canary_tensor_map.py": [("shift_tiles", [absent, tile, one, {**wide, "divisible": True}, tile, real])],
+    }
+    for name, kernels in launches.items():
+        told = [{"kernel": kernel, "arguments": arguments, "constexprs": {"BLOCK": 128}} for kernel, arguments in kernels]
+        reply = compiler.compile((plans.KERNELS / "include" / "judge" / name).read_text(), {"architecture": "sm_90", "tunables": ["BLOCK"], "launches": told})
+        assert reply["code"] == 0, reply["log"]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -4,6 +4,7 @@ import concurrent.futures
 import ctypes
 import os
 import pathlib
+import struct
 import subprocess
 import sys
 import time
@@ -101,6 +102,72 @@ def test_a_descriptor_asks_for_memory_of_its_own(compiler):
     text = SOURCE[: SOURCE.index("    places =")] + body
     (launch,) = compiler.compile(text, told())["launches"]
     assert launch["scratch"][0]["bytes"] >= 128 and launch["scratch"][0]["alignment"] >= 64
+
+
+MAPPED = '''"""autokernel
+family  = "scaled"
+backend = "triton"
+"""
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scale_tiles(weight, source, n, unused, target, eps, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    values = source.load([tl.program_id(0) * ROWS, 0]) * (eps + source.shape[0])
+    target.store([tl.program_id(0) * ROWS, 0], values.to(target.dtype))
+'''
+MAPS = [{"type": "tensordesc<fp32[32, 64]>"}, {"type": "tensordesc<fp16[32, 64]>"}]
+MAPPED_ARGUMENTS = [ARGUMENTS[0], MAPS[0], ARGUMENTS[3], {"type": "constexpr", "value": None}, MAPS[1], ARGUMENTS[5]]
+MAPPED_LAUNCH = {"kernel": "scale_tiles", "arguments": MAPPED_ARGUMENTS, "constexprs": {"ROWS": 32, "COLUMNS": 64}}
+
+
+def test_a_tensor_map_of_the_host_is_described_as_the_compiler_wants_it(compiler):
+    reply = compiler.compile(MAPPED, told(MAPPED_LAUNCH, tunables=()))
+    (launch,) = reply["launches"]
+    wide, narrow = launch["descriptors"]
+    assert (narrow["box"], narrow["swizzle"]) == ([32, 64], 128)
+    assert wide["box"][1] * 4 <= wide["swizzle"] == 128  # cut to what the hardware swizzles
+    assert wide["passes"] == [{"map": True}, {"shape": 0}, {"shape": 1}, {"stride": 0}, {"stride": 1}]
+    assert launch["parameters"][:13] == [8, 128, 4, 4, 8, 8, 4, 128, 4, 4, 8, 8, 4]
+
+
+def test_parameters_are_those_of_the_machine_code(compiler):
+    for text, launch in ((SOURCE, None), (MAPPED, MAPPED_LAUNCH)):
+        reply = compiler.compile(text, told(launch, tunables=()))
+        assert parameters_of_cubin(reply["images"][0], reply["launches"][0]["kernel"]) == reply["launches"][0]["parameters"]
+
+
+def parameters_of_cubin(image, kernel):
+    """Sizes by the notes of an ELF's .nv.info section: one EIATTR_KPARAM_INFO a parameter."""
+    header, size, count, names = struct.unpack_from("<Q", image, 40)[0], *struct.unpack_from("<HHH", image, 58)
+    sections = [struct.unpack_from("<IIQQQQ", image, header + i * size) for i in range(count)]
+    strings = sections[names][4]
+    (notes,) = [image[each[4] : each[4] + each[5]] for each in sections if image[strings + each[0] :].split(b"\0")[0] == f".nv.info.{kernel}".encode()]
+    found, at = {}, 0
+    while at < len(notes):
+        form, attribute, value = struct.unpack_from("<BBH", notes, at)
+        at += 4
+        if form != 4:  # the value is the attribute's
+            continue
+        if attribute == 0x17:
+            _, ordinal, _, packed = struct.unpack_from("<IHHI", notes, at)
+            found[ordinal] = packed >> 18
+        at += value
+    return [found[i] for i in sorted(found)]
+
+
+@pytest.mark.parametrize(
+    "change, architecture, message",
+    [
+        ({}, "sm_80", "sm_80 has none: guard its variant with `compute_capability >= 90`"),
+        ({1: {"type": "tensordesc<fp32[32, 48]>"}}, "sm_90", "ower of"),
+        ({1: ARGUMENTS[0]}, "sm_90", "load"),
+    ],
+)
+def test_a_tensor_map_that_cannot_be_is_refused(compiler, change, architecture, message):
+    arguments = [change.get(i, argument) for i, argument in enumerate(MAPPED_ARGUMENTS)]
+    assert message in refused(compiler, MAPPED, told({**MAPPED_LAUNCH, "arguments": arguments}, (), architecture))
 
 
 def test_many_compile_side_by_side(compiler):

@@ -26,7 +26,8 @@ class Compiler:
             os.dup2(high[1], 4)
 
         self.socket = os.path.join(self.directory.name, "socket")
-        env = {**os.environ, "PYTHONPATH": str(ROOT / "python"), **(environment or {})}
+        path = os.pathsep.join(filter(None, [str(ROOT / "python"), os.environ.get("PYTHONPATH")]))  # of another Triton, too
+        env = {**os.environ, "PYTHONPATH": path, **(environment or {})}
         command = [sys.executable, "-m", "autokernel.triton_backend.server", self.socket]
         self.process = subprocess.Popen(command, preexec_fn=place, close_fds=False, env=env, stderr=subprocess.DEVNULL)
         os.close(engine_read)

@@ -14,7 +14,7 @@ sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[2] / "python"), str
 import torch  # noqa: E402
 import triton_plans as plans  # noqa: E402
 
-LARGEST = 1 << 15  # elements; the interpreter is slow
+LARGEST = 3 << 14  # elements; the interpreter is slow
 TOLERANCE = {"float32": 2e-5, "float16": 4e-3}
 
 
@@ -36,7 +36,10 @@ def main(family, dtype):
 
 
 def cases(kernel):
-    """The edges and the sweep with the first spelling's options, one edge with those of each other, one with each other value of each tunable."""
+    """The edges and the sweep with the first spelling's options, one edge with those of each other, one with each other value of each tunable.
+
+    Where programs hold rows of some length, a longer row with the options of each, too.
+    """
     stages = kernel.family["stages"]
     options = [dict(pairs) for pairs in dict.fromkeys(tuple(spelling.get("options", {}).items()) for spelling in kernel.family["spelling"])]
     every = [({n: v for n, v in case.items() if n != "layout"}, case.get("layout", "contiguous")) for case in stages["edges"] + stages["sweep"]]
@@ -47,6 +50,10 @@ def cases(kernel):
         yield strided[0], other, strided[1], {}
     for point in points(kernel):
         yield strided[0], options[0], strided[1], point
+    if "HOLD" in kernel.tunables:
+        hold = min(kernel.tunables["HOLD"]["values"])
+        for each in options:
+            yield {"M": 2, "N": hold + 905}, each, "strided", {"HOLD": hold}
 
 
 def points(kernel):

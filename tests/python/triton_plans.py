@@ -139,6 +139,10 @@ class Kernel:
         inner = {**names, **own}
         return {"kernel": launch["kernel"], "grid": [evaluate(text, inner) for text in launch["grid"]], "args": launch["args"], "constexprs": constants, "names": inner}
 
+    def maps(self, names):
+        """{name: {"tensor", "box"}} of the tensor maps that are views of whole tensors."""
+        return {name: {"tensor": each["tensor"], "box": [evaluate(text, names) for text in each["box"]]} for name, each in self.block.get("tensormap", {}).items()}
+
     def scratch(self, names):
         """{name: (dtype name, elements, zeroed)}"""
         made = {}
@@ -156,6 +160,8 @@ def _module(path):
 
 def interpreted(kernel, tensors, dims, options, dtype, point=None, scalars=None):
     """Run the kernel on CPU tensors by Triton's interpreter (TRITON_INTERPRET=1 when triton was first imported). Absent tensors are None."""
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
     module = _module(kernel.path)
     point = {**kernel.defaults(), **(point or {})}
     strides = {name: tensor.stride() for name, tensor in tensors.items() if tensor is not None}
@@ -170,7 +176,10 @@ def interpreted(kernel, tensors, dims, options, dtype, point=None, scalars=None)
             continue
         arguments = []
         for text in launch["args"]:
-            if text in tensors or text in buffers:
+            if text in kernel.block.get("tensormap", {}):
+                described = kernel.maps(launch["names"])[text]
+                arguments.append(TensorDescriptor.from_tensor(tensors[described["tensor"]], described["box"]))
+            elif text in tensors or text in buffers:
                 arguments.append(tensors[text] if text in tensors else buffers[text])
             elif isinstance(scalars.get(text), float):
                 arguments.append(scalars[text])
@@ -191,7 +200,10 @@ def specification(kernel, dims, options, dtype, strides, point, architecture, al
         arguments = []
         for text in launch["args"]:
             kind = scratch[text][0] if text in scratch else types.get(text)
-            if text in absent:
+            if text in kernel.block.get("tensormap", {}):
+                described = kernel.maps(launch["names"])[text]
+                arguments.append({"type": f"tensordesc<{_TRITON[dtype if types[described['tensor']] == 'T' else types[described['tensor']]]}{described['box']}>"})
+            elif text in absent:
                 arguments.append({"type": "constexpr", "value": None})
             elif kind:
                 arguments.append({"type": "*" + _TRITON[dtype if kind == "T" else kind], "divisible": aligned or text in scratch})

@@ -94,7 +94,7 @@ __device__ __forceinline__ void wait_stores_read() {
 #endif
 }
 
-// ---- overlapping launches (`overlap = true` in the plan) -------------------------------------------------------------
+// ---- overlapping launches (`overlap` in the plan) -------------------------------------------------------------
 
 /// Wait for the launch before this one and its writes. Nothing that it may have written is read, and nothing written, before.
 __device__ __forceinline__ void wait_for_previous_launch() {

@@ -181,6 +181,18 @@ inline void store_first(E* p, const Floats<W>& v, int64_t count) {
   const auto stored = narrow<E, W>(v);
   __builtin_memcpy(p, &stored, static_cast<uint64_t>(count) * sizeof(E));
 }
+/// Store a + b, W elements of each, and load them again as they were rounded.
+template <int W, class E>
+inline Floats<W> store_sum(E* p, const E* a, const E* b) {
+  store<W>(p, load<W>(a) + load<W>(b));
+  return load<W>(static_cast<const E*>(p));
+}
+/// The first `count` < W elements, the other lanes being 0.
+template <int W, class E>
+inline Floats<W> store_first_sum(E* p, const E* a, const E* b, int64_t count) {
+  store_first<W>(p, load_first<W>(a, count, 0.0f) + load_first<W>(b, count, 0.0f), count);
+  return load_first<W>(static_cast<const E*>(p), count, 0.0f);
+}
 /// Store past the caches where the address allows it. A kernel that uses it ends with `stream_fence()`.
 template <int W, class E>
 inline void stream(E* p, const Floats<W>& v) {
@@ -368,6 +380,17 @@ template <class E>
 inline void spread_row(const E* packed, E* row, int64_t stride, int64_t count) {
   for (int64_t i = 0; i < count; ++i) row[i * stride] = packed[i];
 }
+
+/// Of the rows that come next, where not null: their elements, to be fetched into the cache.
+template <class E>
+struct NextRows {
+  const E *x, *added;
+
+  void fetch(int64_t i) const {
+    if (x) __builtin_prefetch(x + i);
+    if (added) __builtin_prefetch(added + i);
+  }
+};
 
 // ---- exp -----------------------------------------------------------------------------------------------------------
 

@@ -193,6 +193,37 @@ struct Tile {
       for (int e = 0; e < L; ++e) values[e] = has(k, e) ? to_float(base[place(k) + e]) : 0.0f;
     }
   }
+  /// Add the elements beside the vectors of another row of as many elements, at any address of an element, rounding each sum. The places
+  /// outside the row hold 0, and still do.
+  template <bool shared = false>
+  __device__ __forceinline__ void add(uint4 (&v)[K], const E* base) const {
+    if (shared || aligned || misalignment(base) == 0) {
+      uint4 other[K];
+      load<shared>(other, base, 0.0f);
+#pragma unroll
+      for (int k = 0; k < K; ++k) v[k] = add_16<E>(v[k], other[k]);
+    } else {
+#pragma unroll
+      for (int k = 0; k < K; ++k) {
+        float values[L], others[L];
+        unpack<E>(v[k], values);
+        beside(others, base, k, false);
+#pragma unroll
+        for (int e = 0; e < L; ++e) values[e] += others[e];
+        v[k] = pack<E>(values);
+      }
+    }
+  }
+  /// Store the vectors to a row of as many elements, at any address of an element.
+  __device__ __forceinline__ void store(E* base, const uint4 (&v)[K]) const {
+    const bool base_aligned = misalignment(base) == 0;
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      float values[L];
+      unpack<E>(v[k], values);
+      store(base, k, values, base_aligned);
+    }
+  }
   /// Store vector k to a row of as many elements, at any address of an element.
   __device__ __forceinline__ void store(E* base, int k, const float (&values)[L], bool base_aligned) const {
     if (aligned || (base_aligned && all(k))) {
@@ -244,11 +275,13 @@ class Ring {
     __syncthreads();
   }
   /// One thread: let `bytes`, a multiple of 16, come from an aligned address into the room `ahead` of the present one (`stages` ahead is the
-  /// present one, when all have read it).
-  __device__ __forceinline__ void fetch(int ahead, const void* from, uint32_t bytes) {
+  /// present one, when all have read it), and, where there are `others`, as many from there into its second half.
+  __device__ __forceinline__ void fetch(int ahead, const void* from, const void* others, uint32_t bytes) {
     const int room = stage_ + ahead - (stage_ + ahead >= stages ? stages : 0);
-    arrive_and_expect(barriers_ + room, bytes);
-    bulk_load(rooms_ + room * room_bytes_, from, bytes, barriers_ + room);
+    char* const to = rooms_ + room * room_bytes_;
+    arrive_and_expect(barriers_ + room, others == nullptr ? bytes : 2 * bytes);
+    bulk_load(to, from, bytes, barriers_ + room);
+    if (others != nullptr) bulk_load(to + room_bytes_ / 2, others, bytes, barriers_ + room);
   }
   /// What came into the present room.
   template <class E>
@@ -279,49 +312,83 @@ class Ring {
 //       a row that lies in the vectors v of a tile: `first` is its first element, `out` the base of the tile in the output, `at` the place of
 //       the base in the row, 0 or less; `present` is false for lanes without a row, which take part in reductions only; it calls released()
 //       when all threads have what they need of the input
-//   any(team, pieces, x, out) const           a row in pieces, from its first element on
+//   any(team, pieces, source, out) const      a row in pieces, from its first element on
 // Rows of `known` elements, for which a file is compiled, are held, the compiler knowing all their places; others are taken in pieces.
 
+/// Where a row comes from: x, or x + addend, rounded as it lies in memory, which may have to go to `total`, too.
+template <class E, bool adds, bool keeps>
+struct Source {
+  const E* __restrict__ x;
+  const E* __restrict__ addend;
+  E* __restrict__ total;
+
+  __device__ __forceinline__ float first() const {
+    return adds ? to_float(from_float<E>(to_float(*x) + to_float(*addend))) : to_float(*x);
+  }
+  /// The vectors of a tile that begins `at` elements from the first one.
+  template <class Tile, int K>
+  __device__ __forceinline__ void load(const Tile& tile, uint4 (&v)[K], int64_t at, float fill) const {
+    tile.load(v, x + at, fill);
+    if constexpr (adds) tile.add(v, addend + at);
+  }
+  /// Write what was loaded where it has to go.
+  template <class Tile, int K>
+  __device__ __forceinline__ void keep(const Tile& tile, const uint4 (&v)[K], int64_t at) const {
+    if constexpr (keeps) tile.store(total + at, v);
+  }
+};
+
 /// The rows of one launch.
-template <class E>
+template <class E, bool adds_ = false, bool keeps = false>
 struct Rows {
+  using element = E;
+  static constexpr bool adds = adds_;
   const E* __restrict__ x;
   E* __restrict__ out;
   int64_t M, N, x_step, out_step;
+  const E* __restrict__ addend = nullptr;
+  E* __restrict__ total = nullptr;
+  int64_t addend_step = 0, total_step = 0;
 
   __device__ __forceinline__ const E* input(int64_t row) const { return x + row * x_step; }
+  __device__ __forceinline__ const E* added(int64_t row) const { return addend + row * addend_step; }
   __device__ __forceinline__ E* output(int64_t row) const { return out + row * out_step; }
+  __device__ __forceinline__ Source<E, adds, keeps> source(int64_t row) const { return {input(row), added(row), total + row * total_step}; }
   /// Whether all have `known` elements and the alignment of a Tile of so many.
   template <int known>
   __device__ __forceinline__ bool are_known(bool others_aligned) const {
     if (known == 0 || N != known) return false;
-    return known % lanes<E> != 0 ? rows_alike(x, x_step, out, out_step) : rows_aligned(x, x_step) && rows_aligned(out, out_step) && others_aligned;
+    if (known % lanes<E> == 0 && !(others_aligned && rows_aligned(x, x_step))) return false;
+    return rows_alike(x, x_step, out, out_step) && (!adds || rows_alike(x, x_step, addend, addend_step)) &&
+           (!keeps || rows_alike(x, x_step, static_cast<const E*>(total), total_step));
   }
 };
 
 constexpr int few_vectors = 1;  // of a piece, so that rows that are held decide the number of registers
 
-template <class Row, class E, class Team>
-__device__ __forceinline__ void row_in_pieces(Team& team, const Row& what, const Rows<E>& rows, int64_t row, bool present) {
-  const Pieces<E, few_vectors, Team> pieces(team, rows.input(row), rows.N, rows_aligned(rows.x, rows.x_step), present);
-  what.any(team, pieces, rows.input(row), rows.output(row));
+template <class Row, class Rows, class Team>
+__device__ __forceinline__ void row_in_pieces(Team& team, const Row& what, const Rows& rows, int64_t row, bool present) {
+  const Pieces<typename Rows::element, few_vectors, Team> pieces(team, rows.input(row), rows.N, rows_aligned(rows.x, rows.x_step), present);
+  what.any(team, pieces, rows.source(row), rows.output(row));
 }
 
-template <int K, int known, class Row, class E, class Team>
-__device__ __forceinline__ void row_held(Team& team, const Row& what, const Rows<E>& rows, int64_t row, bool present) {
+template <int K, int known, class Row, class Rows, class Team>
+__device__ __forceinline__ void row_held(Team& team, const Row& what, const Rows& rows, int64_t row, bool present) {
   const int skip = elements_skipped(rows.input(row));
-  const Tile<E, K, known, Team::fixed_threads, Row::hint> tile(team, skip, skip + known);
-  const E first = *rows.input(row);
+  const Tile<typename Rows::element, K, known, Team::fixed_threads, Row::hint> tile(team, skip, skip + known);
+  const auto source = rows.source(row);
+  const float first = source.first();
   uint4 v[K];
-  tile.load(v, rows.input(row) - skip, Row::fill());
+  source.load(tile, v, -int64_t{skip}, Row::fill());
   const auto early = what.early(tile);
-  what.held(team, tile, v, early, to_float(first), rows.output(row) - skip, -int64_t{skip}, present, [] { let_next_launch_begin(); });
+  if (present) source.keep(tile, v, -int64_t{skip});
+  what.held(team, tile, v, early, first, rows.output(row) - skip, -int64_t{skip}, present, [] { let_next_launch_begin(); });
 }
 
 /// Rows to groups of `lanes` lanes, which have K vectors of a row each.
-template <int K, int known, class Row, class E>
-__device__ __forceinline__ void rows_in_warps(const Row& what, const Rows<E>& rows, int lanes) {
-  constexpr int known_lanes = lanes_for(known * sizeof(E), K);
+template <int K, int known, class Row, class Rows>
+__device__ __forceinline__ void rows_in_warps(const Row& what, const Rows& rows, int lanes) {
+  constexpr int known_lanes = lanes_for(known * sizeof(typename Rows::element), K);
   const bool are_known = known_lanes <= 32 && rows.template are_known<known>(what.aligned());
   const int group = are_known ? known_lanes : lanes;
   const int64_t row = int64_t{blockIdx.x} * (blockDim.x / group) + threadIdx.x / group, last = rows.M - 1;
@@ -335,9 +402,9 @@ __device__ __forceinline__ void rows_in_warps(const Row& what, const Rows<E>& ro
 }
 
 /// A row to `blocks` blocks of at most `most` threads, which have K vectors of a row each where it fits.
-template <int K, int known, int most, int blocks, class Row, class E>
-__device__ __forceinline__ void rows_in_blocks(const Row& what, const Rows<E>& rows) {
-  constexpr int size = threads_for(known * sizeof(E), K * blocks);
+template <int K, int known, int most, int blocks, class Row, class Rows>
+__device__ __forceinline__ void rows_in_blocks(const Row& what, const Rows& rows) {
+  constexpr int size = threads_for(known * sizeof(typename Rows::element), K * blocks);
   __shared__ Rooms<blocks> rooms;
   const int64_t row = blockIdx.x / blocks;
   if (size <= most && rows.template are_known<known>(what.aligned())) {
@@ -349,9 +416,12 @@ __device__ __forceinline__ void rows_in_blocks(const Row& what, const Rows<E>& r
   }
 }
 
-/// Rows to blocks that stay: while they work on one, `stages` others come. Dynamic shared memory: stages * 16 * vectors_touched bytes.
-template <int K, int known, int most, int stages, class Row, class E>
-__device__ __forceinline__ void rows_ahead(const Row& what, const Rows<E>& rows) {
+/// Rows to blocks that stay: while they work on one, `stages` others come. Dynamic shared memory: stages * 16 * vectors_touched bytes, twice as
+/// many where a row is added to each.
+template <int K, int known, int most, int stages, class Row, class Rows>
+__device__ __forceinline__ void rows_ahead(const Row& what, const Rows& rows) {
+  using E = typename Rows::element;
+  constexpr bool adds = Rows::adds;
   constexpr int size = threads_for(known * sizeof(E), K);
   extern __shared__ uint4 dynamic_shared[];
   __shared__ uint64_t barriers[stages];
@@ -363,11 +433,12 @@ __device__ __forceinline__ void rows_ahead(const Row& what, const Rows<E>& rows)
     return;
   }
   BlockTeam<size <= most ? size : 0> team(rooms);
-  Ring<stages> ring(barriers, dynamic_shared, 16 * vectors_touched(known * sizeof(E)));
+  constexpr int row_vectors = vectors_touched(known * sizeof(E));
+  Ring<stages> ring(barriers, dynamic_shared, (adds ? 32 : 16) * row_vectors);
   const auto fetch = [&](int ahead, int64_t row) {
     if (threadIdx.x != 0 || row >= rows.M) return;
     const int skip = elements_skipped(rows.input(row));
-    ring.fetch(ahead, rows.input(row) - skip, (skip + known + lanes<E> - 1) / lanes<E> * 16);
+    ring.fetch(ahead, rows.input(row) - skip, adds ? rows.added(row) - skip : nullptr, (skip + known + lanes<E> - 1) / lanes<E> * 16);
   };
 #pragma unroll
   for (int s = 0; s < stages; ++s) fetch(s, blockIdx.x + s * step);
@@ -376,10 +447,13 @@ __device__ __forceinline__ void rows_ahead(const Row& what, const Rows<E>& rows)
     const int skip = elements_skipped(rows.input(row));
     const Tile<E, K, known, size, Row::hint> tile(team, skip, skip + known);
     const E* const base = ring.template wait<E>();
-    const E first = base[skip];
+    const E* const added = base + row_vectors * lanes<E>;
+    const float first = Source<E, adds, false>{base + skip, added + skip, nullptr}.first();
     uint4 v[K];
     tile.template load<true>(v, base, Row::fill());
-    what.held(team, tile, v, early, to_float(first), rows.output(row) - skip, -int64_t{skip}, true, [&] { fetch(stages, row + stages * step); });
+    if constexpr (adds) tile.template add<true>(v, added);
+    rows.source(row).keep(tile, v, -int64_t{skip});
+    what.held(team, tile, v, early, first, rows.output(row) - skip, -int64_t{skip}, true, [&] { fetch(stages, row + stages * step); });
     ring.next();
   }
 }

@@ -132,6 +132,17 @@ __device__ __forceinline__ uint4 larger(const uint4& a, const uint4& b) {
   return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
+/// The sums of the elements at each place of two vectors, rounded.
+template <class E>
+__device__ __forceinline__ uint4 add_16(const uint4& a, const uint4& b) {
+  float values[lanes<E>], others[lanes<E>];
+  unpack<E>(a, values);
+  unpack<E>(b, others);
+#pragma unroll
+  for (int e = 0; e < lanes<E>; ++e) values[e] += others[e];
+  return pack<E>(values);
+}
+
 /// A vector whose elements are all `value`.
 template <class E>
 __device__ __forceinline__ uint4 splat(float value) {

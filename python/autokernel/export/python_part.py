@@ -81,10 +81,17 @@ def _triton_plan(kernel):
     scratch = ", ".join(
         f'{{"name": "{each["name"]}", "elements": {each["bytes"] // _SIZES[dtypes[each["name"]]]}, "dtype": torch.{dtypes[each["name"]]}, "zeroed": {each["zeroed"]}}}'
         for each in kernel.plan["scratch"])
+    maps = [_triton_map(each) for each in kernel.plan["tensor_maps"]]
     launches = ",\n            ".join(_triton_launch(launch) for launch in kernel.plan["prepare"] + kernel.plan["launches"])
     constants = {**kernel.options, **kernel.entry["point"]}
-    return (f'    "{kernel.name}": {{\n        "module": _{kernel.name},\n        "constants": {constants!r},\n        "scratch": [{scratch}],\n'
+    return (f'    "{kernel.name}": {{\n        "module": _{kernel.name},\n        "constants": {constants!r},\n        "scratch": [{scratch}],\n        "maps": {maps!r},\n'
             f'        "launches": [\n            {launches},\n        ],\n    }},')
+
+
+def _triton_map(described):
+    """`of`: a tensor or scratch; None where it is absent."""
+    name = described["of"].get("tensor") or described["of"].get("scratch")
+    return {"name": described["name"], "of": name, **{key: described[key] for key in ("shape", "strides", "box")}}
 
 
 def _triton_launch(launch):

@@ -11,11 +11,15 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.compiler.errors import CompilationError
 
+from autokernel.triton_backend import descriptors
 from autokernel.triton_backend.source import KernelSource, SourceError
 
 # Tunables by these names are the compiler's, not the kernel's; a kernel may have a constexpr of the name, too.
 RESERVED = {"NUM_WARPS": "num_warps", "NUM_STAGES": "num_stages", "NUM_CTAS": "num_ctas", "MAXNREG": "maxnreg"}
-_PARAMETER_BYTES = {"8": 1, "16": 2, "32": 4, "64": 8}
+_WIDTH_BYTES = {"8": 1, "16": 2, "32": 4, "64": 8}
+_ARGUMENT_BYTES = {"i32": 4, "i64": 8, "fp32": 4}  # and 8 of a pointer
+_MAP_BYTES = 128  # CUtensorMap
+_FIRST_WITH_MAPS = 90  # compute capability
 
 
 def compile_module(source_path, specification, module_path):
@@ -74,11 +78,10 @@ def _compile_launch(source, kernels, launch, specification):
     name = launch["kernel"]
     if name not in kernels:
         raise SourceError(source.line_of(rf"kernel\s*=\s*[\"']{re.escape(name)}[\"']"), f"the plan launches {name}, which is no @triton.jit function of this file")
-    compiled = triton.compile(
-        _ast_source(source, kernels[name], launch),
-        target=GPUTarget("cuda", int(specification["architecture"].removeprefix("sm_")), 32),
-        options=_options(source, launch),
-    )
+    capability = int(specification["architecture"].removeprefix("sm_"))
+    if capability < _FIRST_WITH_MAPS and any(map(descriptors.is_descriptor, launch["arguments"])):
+        raise SourceError(source.functions[name].lineno, f"{name} takes a tensor map, and {specification['architecture']} has none: guard its variant with `compute_capability >= {_FIRST_WITH_MAPS}`")
+    compiled = triton.compile(_ast_source(source, kernels[name], launch), target=GPUTarget("cuda", capability, 32), options=_options(source, launch))
     return compiled.asm["cubin"], _entry(source, launch, compiled)
 
 
@@ -119,11 +122,16 @@ def _options(source, launch):
 
 def _entry(source, launch, compiled):
     """What the launch of a compiled kernel takes, as this version of Triton says it."""
-    metadata = compiled.metadata
-    if getattr(metadata, "tensordesc_meta", None):
-        raise SourceError(source.functions[launch["kernel"]].lineno, "tensor descriptors made on the host are not supported: make them in the kernel with tl.make_tensor_descriptor")
+    metadata, line = compiled.metadata, source.functions[launch["kernel"]].lineno
+    try:
+        maps = descriptors.describe(launch["arguments"], metadata)
+    except descriptors.DescriptorError as error:
+        raise SourceError(line, str(error)) from None
     clusters = tuple(getattr(metadata, "cluster_dims", None) or (metadata.num_ctas, 1, 1))
     scratch = [{"bytes": getattr(metadata, f"{kind}_scratch_size", 0) or 0, "alignment": getattr(metadata, f"{kind}_scratch_align", 1) or 1} for kind in ("global", "profile")]
+    parameters = _parameter_bytes(compiled.asm["ptx"], metadata.name)
+    if not _takes(parameters, launch["arguments"], maps, len(scratch)):
+        raise SourceError(line, f"Triton {triton.__version__} compiled {launch['kernel']} to parameters of {parameters} bytes, a way to pass its arguments that this program does not know")
     return {
         "kernel": metadata.name,
         "threads": 32 * metadata.num_warps,
@@ -131,7 +139,8 @@ def _entry(source, launch, compiled):
         "shared": metadata.shared,
         "cooperative": bool(getattr(metadata, "launch_cooperative_grid", False)),
         "overlap": bool(getattr(metadata, "launch_pdl", False)),
-        "parameters": _parameter_bytes(compiled.asm["ptx"], metadata.name),
+        "parameters": parameters,
+        "descriptors": maps,
         "scratch": scratch,
     }
 
@@ -143,8 +152,20 @@ def _parameter_bytes(ptx, kernel):
     for parameter in entry.group(1).split(".param")[1:] if entry else []:
         width = re.search(r"\.[busf](8|16|32|64)\b", parameter)
         count = re.search(r"\[(\d+)\]", parameter)
-        sizes.append(_PARAMETER_BYTES[width.group(1)] * (int(count.group(1)) if count else 1))
+        sizes.append(_WIDTH_BYTES[width.group(1)] * (int(count.group(1)) if count else 1))
     return sizes
+
+
+def _takes(parameters, arguments, maps, pointers):
+    """Whether the parameters are those of the arguments, and at most `pointers` more. What a descriptor passes beside its map is an integer of either width."""
+    wanted, maps = [], iter(maps)
+    for argument in arguments:
+        if descriptors.is_descriptor(argument):
+            wanted += [{_MAP_BYTES} if "map" in each else {4, 8} for each in next(maps)["passes"]]
+        elif argument["type"] != "constexpr":
+            wanted.append({_ARGUMENT_BYTES.get(argument["type"], 8)})
+    extra = parameters[len(wanted) :]
+    return len(parameters) >= len(wanted) and all(size in sizes for size, sizes in zip(parameters, wanted)) and len(extra) <= pointers and all(size == 8 for size in extra)
 
 
 def _compilation_chain(error, text):

@@ -207,12 +207,11 @@ void Host::launch_all(int32_t begin, int32_t end, int workers) {
       if (ProcessorState::now() != before) status_.code = HostCode::state_changed;
       continue;
     }
-    const int64_t share = std::max<int64_t>(1, launch.blocks / (workers * shares_per_worker));
 #pragma omp parallel num_threads(workers)
     {
       const int64_t worker = omp_get_thread_num();
       void* scratch = launch.scratch == nullptr ? nullptr : launch.scratch + worker * launch.scratch_stride;
-#pragma omp for schedule(dynamic, share) nowait
+#pragma omp for schedule(dynamic, std::max <int64_t>(1, launch.blocks / (workers * shares_per_worker))) nowait
       for (int64_t block = 0; block < launch.blocks; ++block) call(block, worker, scratch, launch.arguments);
       if (ProcessorState::now() != before) status_.code = HostCode::state_changed;  // the same from any thread
     }

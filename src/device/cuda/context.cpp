@@ -109,7 +109,7 @@ Context::Timed Context::timed(const std::function<CUresult()>& enqueue, double t
     if (timed.result == CUDA_SUCCESS) timed.result = next();
   };
   for (int i = 0; i < repeats; ++i) {
-    const auto& [begin, end] = events_[static_cast<size_t>(i)];
+    const CUevent begin = events_[static_cast<size_t>(i)].first, end = events_[static_cast<size_t>(i)].second;
     if (before) then([&] { return before(i); });
     then([&] { return flush(); });
     then([&] { return stamp(2 * i); });

@@ -157,7 +157,7 @@ enum CUfunction_attribute : int {
 
 /// The driver's functions, under their own names.
 struct Driver {
-#define AK_CUDA_MEMBER(name, symbol, parameters) CUresult(*name) parameters = nullptr;  // NOLINT(bugprone-macro-parentheses)
+#define AK_CUDA_MEMBER(name, symbol, parameters) CUresult(*name) parameters = nullptr;
   AK_CUDA_DRIVER(AK_CUDA_MEMBER)
 #undef AK_CUDA_MEMBER
 };

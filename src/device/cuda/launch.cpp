@@ -19,10 +19,7 @@ constexpr int64_t portable_cluster = 8;                                         
 
 int64_t product(const std::array<int64_t, 3>& extents) { return extents[0] * extents[1] * extents[2]; }
 
-size_t parameter_bytes(Argument::Kind kind) {
-  if (kind == Argument::Kind::tensor_map) return sizeof(CUtensorMap);
-  return kind == Argument::Kind::real || kind == Argument::Kind::integer32 ? sizeof(uint32_t) : sizeof(uint64_t);
-}
+static_assert(sizeof(CUtensorMap) == Argument::tensor_map_bytes);
 
 CUtensorMapDataType data_type(Dtype dtype) {
   switch (dtype) {
@@ -56,7 +53,7 @@ int attribute(CUfunction function, CUfunction_attribute which, const Driver& fro
 void check_parameters(const ConcreteLaunch& launch, CUfunction function, const Driver& from) {
   size_t count = 0, offset = 0, size = 0;
   for (; from.cuFuncGetParamInfo(function, count, &offset, &size) == CUDA_SUCCESS; ++count) {
-    if (count < launch.arguments.size() && size != parameter_bytes(launch.arguments[count].kind))
+    if (count < launch.arguments.size() && static_cast<int64_t>(size) != launch.arguments[count].parameter_bytes())
       throw Error("argument " + std::to_string(count) + " of " + launch.kernel + " is not of the type that the plan gives");
   }
   if (launch.arguments.size() != count)

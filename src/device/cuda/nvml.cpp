@@ -18,8 +18,8 @@ std::optional<NvmlFunctions> open_library() {
   if (library == nullptr) return std::nullopt;
   NvmlFunctions functions;
   bool whole = true;
-#define AK_NVML_FIND(name, symbol, parameters)                                                                                      \
-  functions.name = reinterpret_cast<nvmlReturn_t(*) parameters>(::dlsym(library, symbol)); /* NOLINT(bugprone-macro-parentheses) */ \
+#define AK_NVML_FIND(name, symbol, parameters)                                             \
+  functions.name = reinterpret_cast<nvmlReturn_t(*) parameters>(::dlsym(library, symbol)); \
   whole = whole && functions.name != nullptr;
   AK_NVML(AK_NVML_FIND)
 #undef AK_NVML_FIND

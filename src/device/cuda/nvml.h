@@ -32,7 +32,7 @@ static_assert(sizeof(nvmlProcessInfo_t) == 24);
   X(nvmlDeviceGetComputeRunningProcesses, "nvmlDeviceGetComputeRunningProcesses_v3", (nvmlDevice_t, unsigned*, nvmlProcessInfo_t*))
 
 struct NvmlFunctions {
-#define AK_NVML_MEMBER(name, symbol, parameters) nvmlReturn_t(*name) parameters = nullptr;  // NOLINT(bugprone-macro-parentheses)
+#define AK_NVML_MEMBER(name, symbol, parameters) nvmlReturn_t(*name) parameters = nullptr;
   AK_NVML(AK_NVML_MEMBER)
 #undef AK_NVML_MEMBER
 };

@@ -42,6 +42,16 @@ TEST_F(Compiler, every_macro_counts_for_the_key) {
   EXPECT_NE(a.module, b.module);
 }
 
+TEST_F(Compiler, a_feature_that_does_not_work_here_is_refused_even_where_a_module_waits) {
+  const Source with{source, {{"T", "float"}, {"VALUE", "3"}}, "a feature"}, without{source, with.macros, {}};
+  ASSERT_TRUE(compiler.compile(with).compiled);
+  compiler.refuse("feature", "it does not work here");
+  const Result refused = compiler.compile(with);
+  EXPECT_FALSE(refused.compiled);
+  EXPECT_EQ(refused.log, "it does not work here");
+  EXPECT_TRUE(compiler.compile(without).compiled);
+}
+
 TEST_F(Compiler, an_error_is_a_log_with_readable_paths) {
   const Result result = compiler.compile({"#include <autokernel/cpu.h>\nvoid f() { ak::exp<3>(1); undeclared(); }\n", {}});
   EXPECT_FALSE(result.compiled);

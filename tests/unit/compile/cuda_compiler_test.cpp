@@ -23,13 +23,14 @@ class CudaCompilerTest : public ::testing::Test {
  protected:
   void SetUp() override {
     try {
-      compiler.emplace(judge, CudaToolkit::find(), AK_SOURCE_DIR "/kernels/include", cache.path(), "sm_90a");
+      compiler.emplace(judge, CudaToolkit::find(), AK_SOURCE_DIR "/kernels/include", cache, "sm_90a");
     } catch (const Error& error) {
       GTEST_SKIP() << error.what();
     }
   }
 
-  TemporaryDirectory cache{"autokernel-test-"};
+  TemporaryDirectory directory{"autokernel-test-"};
+  const fs::path cache = directory.path() / "cache";
   std::optional<CudaCompiler> compiler;
 };
 
@@ -43,11 +44,11 @@ TEST_F(CudaCompilerTest, makes_a_cubin_and_keeps_it) {
   const Result second = compiler->compile(unit);
   EXPECT_TRUE(second.from_cache);
   EXPECT_EQ(second.module, first.module);
-  EXPECT_EQ(std::distance(fs::directory_iterator(cache.path()), {}), 1);  // nothing else is left behind
+  EXPECT_EQ(std::distance(fs::directory_iterator(cache), {}), 1);  // nothing else is left behind
 }
 
 TEST_F(CudaCompilerTest, macros_and_the_architecture_count_for_the_key) {
-  const CudaCompiler other(judge, CudaToolkit::find(), AK_SOURCE_DIR "/kernels/include", cache.path(), "sm_80");
+  const CudaCompiler other(judge, CudaToolkit::find(), AK_SOURCE_DIR "/kernels/include", cache, "sm_80");
   const Result a = compiler->compile({source, {{"T", "float"}, {"VALUE", "3"}}}),
                b = compiler->compile({source, {{"T", "__half"}, {"VALUE", "3"}}}),
                c = other.compile({source, {{"T", "float"}, {"VALUE", "3"}}});

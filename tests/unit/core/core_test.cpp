@@ -1,9 +1,12 @@
 // Files, TOML with places, hashes, checksums, dtypes, safetensors, messages and processes.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
-#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -111,6 +114,30 @@ TEST(FileLock, IsHeldByOne) {
   EXPECT_TRUE(FileLock::try_acquire(directory.path() / "lock"));
 }
 
+TEST(TemporaryDirectory, WhatAKilledProcessLeftGoesAndWhatIsInUseStays) {
+  const TemporaryDirectory parent("ak-test-"), used("a-", parent.path());
+  std::array<int, 2> pipe{};
+  ASSERT_EQ(::pipe(pipe.data()), 0);
+  const pid_t killed = ::fork();
+  if (killed == 0) {
+    const TemporaryDirectory left("a-", parent.path());
+    const std::string path = left.path().string();
+    ::_exit(::write(pipe[1], path.data(), path.size()) == static_cast<ssize_t>(path.size()) ? 0 : 1);  // no destructor runs
+  }
+  ::close(pipe[1]);
+  std::array<char, 4096> path{};
+  ASSERT_GT(::read(pipe[0], path.data(), path.size() - 1), 0);
+  ::close(pipe[0]);
+  int status = 0;
+  ASSERT_EQ(::waitpid(killed, &status, 0), killed);
+  ASSERT_TRUE(std::filesystem::exists(path.data()));
+  const TemporaryDirectory other("b-", parent.path());
+  EXPECT_TRUE(std::filesystem::exists(path.data())) << "of another kind";
+  const TemporaryDirectory next("a-", parent.path());
+  EXPECT_FALSE(std::filesystem::exists(path.data()));
+  EXPECT_TRUE(std::filesystem::exists(used.path()) && std::filesystem::exists(next.path()));
+}
+
 TEST(Safetensors, RoundTripsAndRefusesWhatDoesNotFit) {
   TemporaryDirectory directory("ak-test-");
   const auto path = directory.path() / "t.safetensors";
@@ -120,7 +147,7 @@ TEST(Safetensors, RoundTripsAndRefusesWhatDoesNotFit) {
   {
     const auto file = SafetensorsFile::open(path);
     EXPECT_EQ(file.tensor("x").shape, (std::vector<int64_t>{2, 3}));
-    EXPECT_EQ(std::memcmp(file.tensor("x").data.data(), values.data(), 24), 0);
+    EXPECT_TRUE(std::ranges::equal(file.tensor("x").data, std::as_bytes(std::span(values))));
     EXPECT_EQ(file.metadata("x.offset"), "4");
     EXPECT_THROW(file.tensor("y"), Error);
   }

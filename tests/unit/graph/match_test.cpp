@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "builders.h"
 
 namespace ak::graph {
@@ -120,6 +122,130 @@ TEST(Match, ComparesConstantsExactly) {
   EXPECT_EQ(count(2, -1), 0u);
   EXPECT_EQ(count(true, {-1}), 0u);
   EXPECT_EQ(count(Json::parse(R"({"symbol": "s0", "hint": 2})"), {-1}), 0u);
+}
+
+// ---- rmsnorm of a sum: with the sum as another output where it is used again
+
+const Families& rmsnorm_of_sum() {
+  static const Families families = family_of("rmsnorm",
+                                             {{"x", "data", {"M", "N"}},
+                                              {"weight", "weight", {"N"}},
+                                              {"residual", "data", {"M", "N"}, "HAS_RESIDUAL"},
+                                              {"out", "output", {"M", "N"}},
+                                              {"residual_out", "output", {"M", "N"}, "HAS_RESIDUAL_OUT"}},
+                                             "[scalars]\neps = 1e-6\n[options]\nHAS_RESIDUAL = 0\nHAS_RESIDUAL_OUT = 0");
+  return families;
+}
+
+PatternText rmsnorm_of_sum_pattern(bool keeps_sum) {
+  const Json sum = at("sum");
+  PatternText pattern{.family = "rmsnorm",
+                      .spelling = keeps_sum ? "residual_out" : "residual",
+                      .inputs = {{"x", {"*M", "N"}}, {"weight", {"N"}}, {"residual", {"*M", "N"}}},
+                      .nodes = {{"sum", "add.Tensor", with_alpha(in("x"), in("residual"))},
+                                {"sq", "pow.Tensor_Scalar", {{"self", sum}, {"exponent", 2}}},
+                                {"mean", "mean.dim", mean_args(at("sq"))},
+                                {"shifted", "add.Tensor", with_alpha(at("mean"), {{"scalar", "eps"}})},
+                                {"r", "rsqrt.default", {{"self", at("shifted")}}},
+                                {"normed", "mul.Tensor", pair(sum, at("r"))},
+                                {"out", "mul.Tensor", pair(in("weight"), at("normed"))}},
+                      .outputs = {{"out", {"*M", "N"}}},
+                      .options = {{"HAS_RESIDUAL", 1}, {"HAS_RESIDUAL_OUT", keeps_sum ? 1 : 0}}};
+  if (keeps_sum) pattern.outputs.push_back({"sum", {"*M", "N"}, "residual_out"});
+  return pattern;
+}
+
+std::vector<Region> match_sums(const GraphBuilder& g) {
+  return match_all(g, {rmsnorm_pattern("pow"), rmsnorm_of_sum_pattern(false), rmsnorm_of_sum_pattern(true)}, rmsnorm_of_sum());
+}
+
+/// x [2, 5, 8] + y, and the norm of the sum; returns the norm.
+std::string write_norm_of_sum(GraphBuilder& g, const Json& a, const Json& b) {
+  g.placeholder("x", {2, 5, 8});
+  g.placeholder("y", {2, 5, 8});
+  g.parameter("w", {8});
+  g.add("sum", a, b, {2, 5, 8});
+  return write_rmsnorm(g, "sum", "n_", true, false);
+}
+
+TEST(Match, ANormTakesTheSumBeforeItInEitherOrder) {
+  for (const bool swapped : {false, true}) {
+    GraphBuilder g;
+    const std::string out = write_norm_of_sum(g, at(swapped ? "y" : "x"), at(swapped ? "x" : "y"));
+    g.output({out});
+    const auto regions = match_sums(g);
+    ASSERT_EQ(regions.size(), 1u);
+    EXPECT_EQ(regions[0].spelling, "residual") << "what keeps the sum fits, too, and does more than is needed";
+    EXPECT_EQ(regions[0].nodes.front(), "sum");
+    EXPECT_EQ(regions[0].outputs, (std::map<std::string, std::string>{{"out", out}}));
+    EXPECT_EQ((std::set<std::string>{regions[0].inputs.at("x"), regions[0].inputs.at("residual")}), (std::set<std::string>{"x", "y"}));
+  }
+}
+
+TEST(Match, ANormKeepsTheSumThatIsUsedAfterItOrIsTheModelsOutput) {
+  for (const bool is_output : {false, true}) {
+    GraphBuilder g;
+    const std::string out = write_norm_of_sum(g, at("x"), at("y"));
+    g.add("next", at("sum"), at(out), {2, 5, 8});
+    g.output(is_output ? std::vector<std::string>{"sum", out} : std::vector<std::string>{"next"});
+    const auto regions = match_sums(g);
+    ASSERT_EQ(regions.size(), 1u);
+    EXPECT_EQ(regions[0].spelling, "residual_out");
+    EXPECT_EQ(regions[0].outputs, (std::map<std::string, std::string>{{"out", out}, {"residual_out", "sum"}}));
+  }
+}
+
+TEST(Match, OfTwoNormsOfASumTheFirstTakesIt) {
+  GraphBuilder g;
+  const std::string first = write_norm_of_sum(g, at("x"), at("y"));
+  const std::string second = write_rmsnorm(g, "sum", "m_", true, false);
+  g.output({first, second});
+  const auto regions = match_sums(g);
+  ASSERT_EQ(regions.size(), 2u);
+  EXPECT_EQ(regions[0].spelling, "residual_out");
+  EXPECT_EQ(regions[1].spelling, "pow");
+  EXPECT_EQ(regions[1].inputs.at("x"), "sum");
+}
+
+TEST(Match, ANormLeavesASumThatIsNotItsOwn) {
+  const auto spelling = [](const std::function<void(GraphBuilder&)>& change) {
+    GraphBuilder g;
+    const std::string out = write_norm_of_sum(g, at("x"), at("y"));
+    change(g);
+    g.output({out});
+    const auto regions = match_sums(g);
+    return regions.size() == 1 ? regions[0].spelling : std::to_string(regions.size()) + " regions";
+  };
+  constexpr size_t y = 1, sum = 3;  // positions of nodes
+  const auto resized = [](const Json& shape, const Json& strides) {
+    return [=](GraphBuilder& g) {
+      g.nodes()[y]["out"][0]["shape"] = shape;
+      g.nodes()[y]["out"][0]["strides"] = strides;
+    };
+  };
+  EXPECT_EQ(spelling([](GraphBuilder&) {}), "residual");
+  EXPECT_EQ(spelling(resized({5, 8}, {8, 1})), "pow") << "broadcast over the batch";
+  EXPECT_EQ(spelling(resized({8}, {1})), "pow") << "a bias";
+  EXPECT_EQ(spelling(resized({2, 5, 1}, {5, 1, 1})), "pow");
+  EXPECT_EQ(spelling(resized({2, 5, 8}, {8, 16, 1})), "pow") << "rows that do not collapse";
+  EXPECT_EQ(spelling(resized({2, 5, 8}, {5, 1, 10})), "residual") << "any strides that do";
+  EXPECT_EQ(spelling([](GraphBuilder& g) { g.nodes()[y]["out"][0]["dtype"] = "float16"; }), "pow");
+  EXPECT_EQ(spelling([](GraphBuilder& g) { g.nodes()[sum]["args"]["alpha"] = 2; }), "pow");
+  EXPECT_EQ(spelling([](GraphBuilder& g) { g.nodes()[sum]["args"]["other"] = 1.5; }), "pow") << "a number";
+  EXPECT_EQ(spelling([](GraphBuilder& g) { g.nodes()[sum]["op"] = "inplace:aten.add_.Tensor"; }), "pow");
+}
+
+TEST(Match, ASumThatIsUsedBeforeTheNormIsDoneStaysOutside) {
+  GraphBuilder g;
+  const std::string out = write_norm_of_sum(g, at("x"), at("y"));
+  Json& nodes = g.nodes();
+  GraphBuilder early;
+  early.op("early", "neg.default", {{"self", at("sum")}}, {2, 5, 8});
+  nodes.insert(nodes.begin() + 5, early.nodes()[0]);  // after the squares
+  g.output({out, "early"});
+  const auto regions = match_sums(g);
+  ASSERT_EQ(regions.size(), 1u);
+  EXPECT_EQ(regions[0].spelling, "pow");
 }
 
 // ---- linear: labels, strides, containment

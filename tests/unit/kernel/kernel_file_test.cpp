@@ -159,6 +159,21 @@ TEST(LaunchPlan, PicksTheVariantThatHolds) {
   EXPECT_EQ(make_concrete(file, task, one, file.defaults(), {{"workers", 2}}).launches[0].kernel, "single");
 }
 
+TEST(LaunchPlan, ALaunchOverlapsWhereItsPlanSaysSo) {
+  const auto overlaps = [](const std::string& value, int64_t unroll) {
+    std::string text = source;
+    text.replace(text.find("\nkernel = \"rows\""), 0, "\noverlap = " + value);
+    const Task task = rmsnorm_task();
+    const Point point = {{"ROWS", 2}, {"UNROLL", unroll}};
+    return make_concrete(KernelFile::parse(text, "kernel.cpp"), task, task.workload[0], point, {{"workers", 2}}).launches.at(0).overlap;
+  };
+  EXPECT_TRUE(overlaps("true", 1));
+  EXPECT_FALSE(overlaps("false", 1));
+  EXPECT_TRUE(overlaps("\"UNROLL - 1\"", 2));
+  EXPECT_FALSE(overlaps("\"UNROLL - 1\"", 1));
+  EXPECT_THROW(overlaps("[1]", 1), Error);
+}
+
 TEST(LaunchPlan, AnAbsentTensorIsNull) {
   const auto file = KernelFile::parse(source, "kernel.cpp");
   const Task task = rmsnorm_task(false);
@@ -265,7 +280,7 @@ TEST(TensorMap, RefusesWhatTheHardwareCannotDescribe) {
   EXPECT_NE(error_of(box, R"(box = ["8", "32"])", {128, 1}).find("longer than its swizzle"), std::string::npos);
   EXPECT_NE(error_of("swizzle = 64", "swizzle = 48", {128, 1}).find("not 0, 32, 64 or 128"), std::string::npos);
   EXPECT_NE(error_of("tensor = \"x\"", "tensor = \"N\"", {128, 1}).find("no tensor and no scratch"), std::string::npos);
-  EXPECT_NE(error_of("backend = \"cuda\"", "backend = \"cpu\"", {128, 1}).find("is for the backend cuda alone"), std::string::npos);
+  EXPECT_NE(error_of("backend = \"cuda\"", "backend = \"cpu\"", {128, 1}).find("is for GPUs"), std::string::npos);
 }
 
 TEST(LaunchPlan, RefusesWhatDoesNotFit) {

@@ -62,8 +62,9 @@ Json specified(const ConcretePlan& of) { return triton_specification(file, task(
 
 class ModuleFile {
  public:
-  explicit ModuleFile(Json entry) : directory_("autokernel-test-") {
-    write_safetensors(path(), {}, {{"triton", "3.9.0"}, {"launches", Json::array({std::move(entry)}).dump()}});
+  explicit ModuleFile(const Json& entries) : directory_("autokernel-test-") {
+    const Json launches = entries.is_array() ? entries : Json::array({entries});
+    write_safetensors(path(), {}, {{"triton", "3.9.0"}, {"launches", launches.dump()}});
   }
   std::filesystem::path path() const { return directory_.path() / "kernel.triton"; }
 
@@ -80,6 +81,7 @@ Json entry(std::vector<int64_t> parameters) {
           {"cooperative", false},
           {"overlap", false},
           {"parameters", std::move(parameters)},
+          {"descriptors", Json::array()},
           {"scratch", {{{"bytes", 128}, {"alignment", 128}}, {{"bytes", 0}, {"alignment", 1}}}}};
 }
 const std::vector<int64_t> arguments = {8, 8, 8, 4, 4, 8, 4};  // x out partial M N M*2^30 eps
@@ -152,6 +154,68 @@ TEST(TritonPlan, parameters_of_an_unknown_kind_are_refused) {
   }
 }
 
+/// The same kernel, whose x comes by a tensor map between two integers.
+const KernelFile mapped_file = [] {
+  std::string text = source;
+  text.replace(text.find("\"x\", \"weight\""), 13, "\"M * 1073741824\", \"rows\", \"weight\"");
+  text.insert(text.find("[[launch]]"), "[tensormap.rows]\ntensor = \"x\"\nbox = [\"4\", \"TILE\"]\n");
+  return KernelFile::parse(text, "kernel.py");
+}();
+
+ConcretePlan mapped_plan() {
+  return make_concrete(mapped_file, task(), task().workload.front(), {{"TILE", 512}, {"NUM_WARPS", 2}}, {{"sm_count", 132}});
+}
+
+Json mapped_entry(std::vector<int64_t> parameters) {
+  Json json = entry(std::move(parameters));
+  const Json passes = {{{"map", true}}, {{"shape", 0}}, {{"shape", 1}}, {{"stride", 0}}, {{"stride", 1}}};
+  json["descriptors"] = Json::array({{{"box", {4, 64}}, {"swizzle", 128}, {"passes", passes}}});
+  return json;
+}
+const std::vector<int64_t> mapped_parameters = {8, 128, 4, 4, 8, 8, 8, 8, 4, 4, 8, 4};
+
+TEST(TritonSpecification, a_tensor_map_is_a_descriptor_of_its_box) {
+  const Json told = triton_specification(mapped_file, task(), {}, mapped_plan())["launches"][0]["arguments"];
+  EXPECT_EQ(told[1], Json({{"type", "tensordesc<bf16[4, 512]>"}}));
+}
+
+TEST(TritonPlan, a_descriptor_is_the_map_that_the_compiler_wants_and_the_extents_as_wide_as_it_wants_them) {
+  const ModuleFile module(mapped_entry(mapped_parameters));
+  const ConcretePlan completed = with_triton_module(mapped_plan(), module.path());
+  const std::vector<Argument>& given = completed.launches[0].arguments;
+  ASSERT_EQ(completed.tensor_maps.size(), 1u);
+  const ConcreteTensorMap& map = completed.tensor_maps[0];
+  EXPECT_THAT(map.box, testing::ElementsAre(4, 64));
+  EXPECT_EQ(map.swizzle_bytes, 128);
+  EXPECT_EQ(map.tensor.name, "x");
+  EXPECT_EQ(given[1].name, map.name);
+  using Kind = Argument::Kind;
+  const std::vector<std::pair<Kind, int64_t>> passed = {
+      {Kind::tensor_map, 0}, {Kind::integer32, 10}, {Kind::integer32, 96}, {Kind::integer, 96}, {Kind::integer, 1}};
+  for (size_t i = 0; i < passed.size(); ++i) {
+    EXPECT_EQ(given[i + 1].kind, passed[i].first) << i;
+    EXPECT_EQ(given[i + 1].integer, passed[i].second) << i;
+  }
+}
+
+TEST(TritonPlan, two_launches_may_want_one_map_encoded_differently) {
+  Json other = mapped_entry(mapped_parameters);
+  other["descriptors"][0]["box"] = {2, 32};
+  other["descriptors"][0]["swizzle"] = 64;
+  const ModuleFile module(Json::array({mapped_entry(mapped_parameters), other}));
+  ConcretePlan twice = mapped_plan();
+  twice.launches.push_back(twice.launches[0]);
+  const ConcretePlan completed = with_triton_module(twice, module.path());
+  ASSERT_EQ(completed.tensor_maps.size(), 2u);
+  EXPECT_EQ(completed.find_tensor_map(completed.launches[0].arguments[1].name)->swizzle_bytes, 128);
+  EXPECT_EQ(completed.find_tensor_map(completed.launches[1].arguments[1].name)->swizzle_bytes, 64);
+}
+
+TEST(TritonPlan, a_map_in_another_place_is_refused) {
+  const ModuleFile module(mapped_entry({128, 4, 4, 8, 8, 8, 8, 8, 4, 4, 8, 4}));
+  EXPECT_THROW(with_triton_module(mapped_plan(), module.path()), Error);
+}
+
 TEST(TritonPlan, a_module_of_another_plan_is_refused) {
   const ModuleFile module(entry(with_pointers(2)));
   ConcretePlan twice = plan();
@@ -176,6 +240,22 @@ std::string with_line(const std::string& line) {
 TEST(TritonFile, what_follows_from_the_source_is_not_declared) {
   EXPECT_THAT(error_of(with_line("block = [\"128\"]")), HasSubstr("kernel.py:13: block, shared and cluster"));
   EXPECT_THAT(error_of(with_line("shared = \"128\"")), HasSubstr("kernel.py:13"));
+}
+
+TEST(TritonFile, what_the_hardware_swizzles_is_the_compilers_choice_and_a_box_is_of_powers_of_2) {
+  const std::string map = "[tensormap.rows]\ntensor = \"x\"\nbox = [\"1\", \"N\"]\n";
+  std::string text = source;
+  text.insert(text.find("[[launch]]"), map + "swizzle = \"128\"\n");
+  EXPECT_THAT(error_of(text), HasSubstr("kernel.py:16: tensormap.rows.swizzle: is chosen by Triton's compiler"));
+  text = source;
+  text.insert(text.find("[[launch]]"), map);
+  text.replace(text.find("\"x\", \"weight\""), 3, "\"rows\"");
+  try {
+    make_concrete(KernelFile::parse(text, "kernel.py"), task(), task().workload.front(), {{"TILE", 256}, {"NUM_WARPS", 2}}, {});
+    FAIL() << "a box of 96 was accepted";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("no power of 2"));
+  }
 }
 
 TEST(TritonFile, constexprs_are_tritons) {

@@ -19,6 +19,8 @@ def define(name, kernel, plan):
         for each in plan["scratch"]:
             make = torch.zeros if each["zeroed"] else torch.empty
             named[each["name"]] = make(each["elements"], dtype=each["dtype"], device=inputs[0].device)
+        for each in plan["maps"]:
+            named[each["name"]] = _descriptor(named[each["of"]], each) if each["of"] else None
         for each in plan["launches"]:
             _launch(plan, each, named)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
@@ -42,9 +44,16 @@ def _aligned(tensor, spec):
 _LIBRARIES = []  # an operator lives as long as the library that defined it
 
 
+def _descriptor(tensor, described):
+    """What a kernel takes that has the host make its tensor maps."""
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    return TensorDescriptor(tensor, described["shape"], described["strides"], described["box"])
+
+
 def _launch(plan, launch, named):
     function = getattr(plan["module"], launch["kernel"])
-    values = [named[value] if kind in ("tensor", "scratch") else value for kind, value in launch["arguments"]]
+    values = [named[value] if kind in ("tensor", "scratch", "tensor_map") else value for kind, value in launch["arguments"]]
     known = {**plan["constants"], **launch["constexprs"]}
     parameters = inspect.signature(function.fn).parameters
     constants = {name: value for name, value in known.items() if name in parameters}
