@@ -26,6 +26,20 @@ grid       = ["1"]
 when       = "REDUCED"
 args       = ["sums", "targets", "weight", "loss", "M", "V", "targets.stride(0)", "weight.stride(0)", "ignore_index"]
 
+# A row is one stream of reads: wide steps over it, where there are rows for all multiprocessors fewer threads to each.
+[[prior]]
+when = "V >= 16384 && M < 4 * sm_count"
+set  = { BLOCK = 16384, NUM_WARPS = 16 }
+[[prior]]
+when = "V >= 4096 && M >= 4 * sm_count"
+set  = { BLOCK = 8192, NUM_WARPS = 8 }
+[[prior]]
+when = "V >= 4096 && M * V * sizeof(T) > l2_bytes"
+set  = { EVICT = 1 }
+[[prior]]
+when = "V <= 512"
+set  = { TILE = 2048, NUM_WARPS = 4 }
+
 [[recipe]]
 name = "one pass"
 tier = 1

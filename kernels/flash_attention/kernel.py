@@ -8,9 +8,8 @@ BLOCK_N    = { values = [16, 32, 64, 128],      default = 64,  tier = 1 }   # ke
 NUM_WARPS  = { values = [2, 4, 8, 16],          default = 8,   tier = 1 }
 NUM_STAGES = { values = [1, 2, 3, 4],           default = 3,   tier = 3 }
 TMA        = { values = [0, 1],                 default = 0,   tier = 5 }   # keys and values are fetched by the copy engine
-SPECIALISE = { values = [0, 1],                 default = 0,   tier = 5 }   # some warps fetch, others multiply
 MAXNREG    = { values = [0, 128, 168, 255],     default = 0,   tier = 5 }   # registers of a thread at most; 0: as the compiler likes
-require = ["BLOCK_M * max(16, pow2ceil(D)) <= 32768", "BLOCK_M * BLOCK_N >= 512 * NUM_WARPS / 2", "TMA == 1 || SPECIALISE == 0",
+require = ["BLOCK_M * max(16, pow2ceil(D)) <= 32768", "BLOCK_M * BLOCK_N >= 512 * NUM_WARPS / 2",
            "(BLOCK_M + 2 * NUM_STAGES * BLOCK_N) * max(16, pow2ceil(D)) * sizeof(T) <= shared_per_block || sizeof(T) == 4",
            "compute_capability >= 90 || TMA == 0", "MAXNREG == 0 || MAXNREG * NUM_WARPS * 32 <= 65536"]
 
@@ -29,19 +28,44 @@ args       = ["q", "k", "v", "mask", "bool_mask", "out", "H", "H / max(1, G)", "
 
 [[launch]]
 kernel     = "attend"
-constexprs = { FETCHED = "0", WIDTH = "D", BLOCK_D = "max(16, pow2ceil(D))", BLOCK_M = "min(sizeof(T) == 4 ? min(BLOCK_M, 64) : BLOCK_M, max(16, pow2ceil(S)))", BLOCK_N = "sizeof(T) == 4 ? min(BLOCK_N, 32) : BLOCK_N", SPECIALISE = "0", NUM_STAGES = "sizeof(T) == 4 ? min(NUM_STAGES, 2) : NUM_STAGES" }
+constexprs = { FETCHED = "0", WIDTH = "D", BLOCK_D = "max(16, pow2ceil(D))", BLOCK_M = "min(sizeof(T) == 4 ? min(BLOCK_M, 64) : BLOCK_M, max(16, pow2ceil(S)))", BLOCK_N = "sizeof(T) == 4 ? min(BLOCK_N, 32) : BLOCK_N", NUM_STAGES = "sizeof(T) == 4 ? min(NUM_STAGES, 2) : NUM_STAGES" }
 grid       = ["B * H * cdiv(S, BLOCK_M)"]
 args       = ["q", "k", "v", "mask", "bool_mask", "out", "H", "H / max(1, G)", "S", "L", "scale", "q.stride(0)", "q.stride(1)", "q.stride(2)",
               "q.stride(3)", "k.stride(0)", "k.stride(1)", "k.stride(2)", "k.stride(3)", "v.stride(0)", "v.stride(1)", "v.stride(2)", "v.stride(3)",
               "mask.stride(0)", "mask.stride(1)", "mask.stride(2)", "mask.stride(3)", "bool_mask.stride(0)", "bool_mask.stride(1)",
               "bool_mask.stride(2)", "bool_mask.stride(3)", "out.stride(0)", "out.stride(1)", "out.stride(2)", "out.stride(3)"]
 
+# The fragments of 128 queries and of the sums fit the registers of 4 warps for heads of 64, of 8 for wider ones.
+[[prior]]
+when = "sizeof(T) == 2 && D <= 64 && B * H * cdiv(S, 128) >= sm_count"
+set  = { BLOCK_M = 128, BLOCK_N = 64, NUM_WARPS = 4, NUM_STAGES = 3 }
+[[prior]]
+when = "sizeof(T) == 2 && D <= 64 && B * H * cdiv(S, 128) >= sm_count"
+set  = { BLOCK_M = 128, BLOCK_N = 128, NUM_WARPS = 8, NUM_STAGES = 3 }
+[[prior]]
+when = "sizeof(T) == 2 && D > 64 && D <= 128 && B * H * cdiv(S, 128) >= sm_count"
+set  = { BLOCK_M = 128, BLOCK_N = 128, NUM_WARPS = 8, NUM_STAGES = 2 }
+[[prior]]
+when = "sizeof(T) == 2 && compute_capability >= 90 && D > 64 && D <= 128 && S >= 512"
+set  = { BLOCK_M = 128, BLOCK_N = 128, NUM_WARPS = 8, NUM_STAGES = 2, TMA = 1 }
+# Fewer tiles of queries than multiprocessors.
+[[prior]]
+when = "sizeof(T) == 2 && S > 16 && B * H * cdiv(S, 128) < sm_count"
+set  = { BLOCK_M = 64, BLOCK_N = 64, NUM_WARPS = 4, NUM_STAGES = 3 }
+# A few queries read all keys and values: long steps, deep stages.
+[[prior]]
+when = "sizeof(T) == 2 && S <= 16"
+set  = { BLOCK_M = 16, BLOCK_N = 128, NUM_WARPS = 4, NUM_STAGES = 3 }
+[[prior]]
+when = "sizeof(T) == 4"
+set  = { BLOCK_M = 32, BLOCK_N = 32, NUM_WARPS = 4, NUM_STAGES = 2 }
+
 [[recipe]]
-name = "the copy engine and specialised warps"
+name = "the copy engine"
 tier = 5
 when = "S >= 512 && L >= 512"
 gain = "1.2x"
-text = "TMA = 1 frees the registers that addresses take; SPECIALISE = 1 lets some warps fetch while others multiply."
+text = "TMA = 1 frees the registers that addresses take."
 """
 import triton
 import triton.language as tl
@@ -67,11 +91,11 @@ def load_keys(pointer, fetcher, at, places, width, row_step, column_step, L, FET
 @triton.jit
 def attend_keys(total, sums, top, q, k, v, key_fetcher, value_fetcher, mask, bool_mask, begin, end, rows, S, L, factor, k_row, k_column, v_row, v_column,
                 mask_row, mask_column, bool_row, bool_column, MASKED: tl.constexpr, CAUSAL: tl.constexpr, HAS_MASK: tl.constexpr, BOOL_MASK: tl.constexpr,
-                FETCHED: tl.constexpr, WIDTH: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr, SPECIALISE: tl.constexpr):
+                FETCHED: tl.constexpr, WIDTH: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr):
     """Keys from begin to end, for the queries of a program. `factor` has log2(e) in it: exponentials are powers of 2."""
     places = tl.arange(0, BLOCK_N)
     width = tl.arange(0, BLOCK_D).to(tl.int64)
-    for at in tl.range(begin, end, BLOCK_N, warp_specialize=SPECIALISE):
+    for at in tl.range(begin, end, BLOCK_N):
         keys = load_keys(k, key_fetcher, at, places, width, k_row, k_column, L, FETCHED, MASKED, WIDTH, BLOCK_D)
         scores = tl.dot(q, keys.T, input_precision="ieee") * factor
         columns = at + places
@@ -102,7 +126,7 @@ def attend_keys(total, sums, top, q, k, v, key_fetcher, value_fetcher, mask, boo
 def attend(q, k, v, mask, bool_mask, out, H, shared_by, S, L, scale, q_batch, q_head, q_row, q_column, k_batch, k_head, k_row, k_column, v_batch, v_head,
            v_row, v_column, mask_batch, mask_head, mask_row, mask_column, bool_batch, bool_head, bool_row, bool_column, out_batch, out_head, out_row,
            out_column, CAUSAL: tl.constexpr, HAS_MASK: tl.constexpr, BOOL_MASK: tl.constexpr, SCALE: tl.constexpr, SAFE: tl.constexpr,
-           FETCHED: tl.constexpr, WIDTH: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, SPECIALISE: tl.constexpr):
+           FETCHED: tl.constexpr, WIDTH: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
     """BLOCK_M queries of one head. With CAUSAL those that see most keys begin first."""
     tiles = tl.cdiv(S, BLOCK_M)
     program = tl.program_id(0)
@@ -144,10 +168,10 @@ def attend(q, k, v, mask, bool_mask, out, H, shared_by, S, L, scale, q_batch, q_
     top = tl.full((BLOCK_M,), float("-inf"), tl.float32)
     total, sums, top = attend_keys(total, sums, top, queries, k, v, key_fetcher, value_fetcher, mask, bool_mask, 0, whole, rows, S, L, factor, k_row,
                                    k_column, v_row, v_column, mask_row, mask_column, bool_row, bool_column, False, CAUSAL, HAS_MASK, BOOL_MASK, FETCHED,
-                                   WIDTH, BLOCK_D, BLOCK_N, SPECIALISE)
+                                   WIDTH, BLOCK_D, BLOCK_N)
     total, sums, top = attend_keys(total, sums, top, queries, k, v, key_fetcher, value_fetcher, mask, bool_mask, whole, seen_by_any, rows, S, L, factor,
                                    k_row, k_column, v_row, v_column, mask_row, mask_column, bool_row, bool_column, True, CAUSAL, HAS_MASK, BOOL_MASK,
-                                   FETCHED, WIDTH, BLOCK_D, BLOCK_N, False)
+                                   FETCHED, WIDTH, BLOCK_D, BLOCK_N)
     blind = float("nan") if SAFE == 0 else 0.0
     result = tl.where(sums[:, None] == 0.0, blind if L > 0 else 0.0, total / sums[:, None])
     tl.store(out + batch * out_batch + head * out_head + wide * out_row + width[None, :] * out_column, result.to(out.dtype.element_ty), mask=inside)

@@ -12,9 +12,9 @@ NUM_WARPS  = { values = [2, 4, 8, 16],         default = 8,   tier = 1 }
 NUM_STAGES = { values = [2, 3, 4],             default = 3,   tier = 3 }
 NUM_CTAS   = { values = [1, 2],                default = 1,   tier = 5 }   # a cluster of blocks to a tile
 TMA        = { values = [0, 1],                default = 0,   tier = 5 }   # tiles are fetched by the copy engine, by persistent programs
-SPECIALISE = { values = [0, 1],                default = 0,   tier = 5 }   # some warps fetch, others multiply
+SPECIALISE = { values = [0, 1],                default = 0,   tier = 5 }   # some warps fetch, others multiply: 4 to a group of those on Hopper
 require = ["(BLOCK_M + 2 * BLOCK_H) * BLOCK_K * sizeof(T) * NUM_STAGES <= shared_per_block", "BLOCK_M * BLOCK_H >= 1024 * NUM_WARPS / 4",
-           "(BLOCK_M + BLOCK_N) * BLOCK_K * sizeof(T) * NUM_STAGES <= shared_per_block", "TMA == 1 || SPECIALISE == 0",
+           "(BLOCK_M + BLOCK_N) * BLOCK_K * sizeof(T) * NUM_STAGES <= shared_per_block", "TMA == 1 || SPECIALISE == 0", "SPECIALISE == 0 || NUM_WARPS == 4 || compute_capability >= 100",
            "sizeof(T) == 2 || BLOCK_M * BLOCK_H <= 8192 && BLOCK_M * BLOCK_N <= 16384", "compute_capability >= 90 || TMA == 0 && NUM_CTAS == 1"]
 
 [scratch.hidden]
@@ -144,8 +144,9 @@ def gate_and_up_fetched(x, gate, up, hidden, M, H, D, x_row, gate_row, up_row, h
     left = tl.make_tensor_descriptor(x, [M, D], [x_row, 1], [BLOCK_M, BLOCK_K])
     gates = tl.make_tensor_descriptor(gate, [H, D], [gate_row, 1], [BLOCK_H, BLOCK_K])
     ups = tl.make_tensor_descriptor(up, [H, D], [up_row, 1], [BLOCK_H, BLOCK_K])
+    FLAT: tl.constexpr = SPECIALISE == 0  # loops are made one, or specialised
     tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(H, BLOCK_H)
-    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=True, warp_specialize=SPECIALISE):
+    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=FLAT, warp_specialize=SPECIALISE):
         tile_row, tile_column = tile_of(tile, M, H, BLOCK_M, BLOCK_H, GROUP)
         gated = tl.zeros((BLOCK_M, BLOCK_H), tl.float32)
         upped = tl.zeros((BLOCK_M, BLOCK_H), tl.float32)
@@ -165,8 +166,9 @@ def down_fetched(hidden, down, out, M, D, H, hidden_row, down_row, out_row, out_
     """The same for hidden @ down^T."""
     left = tl.make_tensor_descriptor(hidden, [M, H], [hidden_row, 1], [BLOCK_M, BLOCK_K])
     right = tl.make_tensor_descriptor(down, [D, H], [down_row, 1], [BLOCK_N, BLOCK_K])
+    FLAT: tl.constexpr = SPECIALISE == 0
     tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(D, BLOCK_N)
-    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=True, warp_specialize=SPECIALISE):
+    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=FLAT, warp_specialize=SPECIALISE):
         tile_row, tile_column = tile_of(tile, M, D, BLOCK_M, BLOCK_N, GROUP)
         total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
         for at in tl.range(0, H, BLOCK_K):

@@ -30,6 +30,35 @@ grid       = ["M"]
 args       = ["x", "weight", "bias", "residual", "out", "residual_out", "N", "x.stride(0)", "x.stride(1)", "weight.stride(0)", "bias.stride(0)",
               "residual.stride(0)", "residual.stride(1)", "out.stride(0)", "out.stride(1)", "residual_out.stride(0)", "residual_out.stride(1)", "eps"]
 
+# A thread holds 32 elements of a long row, in float32: enough loads of 16 bytes in flight, and registers for four programs of 256 threads.
+[[prior]]
+when = "N > 2048 && N <= 4096"
+set  = { NUM_WARPS = 4 }
+[[prior]]
+when = "N > 4096 && N <= 8192"
+set  = { NUM_WARPS = 8 }
+[[prior]]
+when = "N > 8192 && N <= 16384"
+set  = { NUM_WARPS = 16 }
+[[prior]]
+when = "N > 16384 && N <= 32768"
+set  = { HOLD = 32768, NUM_WARPS = 32 }
+# Short rows: several to a program, so that each thread has more than one load in flight.
+[[prior]]
+when = "N <= 1024 && M * pow2ceil(N) >= 8 * 4096 * sm_count"
+set  = { TILE = 4096, NUM_WARPS = 4 }
+[[prior]]
+when = "N <= 1024 && M * pow2ceil(N) < 1024 * sm_count"
+set  = { TILE = 1024, NUM_WARPS = 1 }
+# What does not stay in the cache anyway leaves room for what does.
+[[prior]]
+when = "2 * M * N * sizeof(T) > l2_bytes"
+set  = { EVICT = 1 }
+# Many more tiles than fit at once: persistent programs load the next while they write this one.
+[[prior]]
+when = "N <= 16384 && M >= 8 * sm_count * max(1, 2048 / pow2ceil(max(1, N)))"
+set  = { PROGRAMS = 4, NUM_STAGES = 2 }
+
 [[recipe]]
 name = "few threads with much each"
 tier = 1

@@ -8,13 +8,14 @@ BLOCK_N    = { values = [32, 64, 128, 256],     default = 128, tier = 1 }
 BLOCK_K    = { values = [16, 32, 64, 128],      default = 64,  tier = 1 }
 GROUP      = { values = [1, 4, 8, 16],          default = 8,   tier = 2 }   # rows of tiles that are walked side by side, so that the cache holds what they share
 NUM_WARPS  = { values = [2, 4, 8, 16],          default = 8,   tier = 1 }
+EVICT      = { values = [0, 1],                 default = 0,   tier = 2 }   # a tile of the weight is not read again soon
 NUM_STAGES = { values = [2, 3, 4, 5],           default = 3,   tier = 3 }
 SPLIT      = { values = [1, 2, 4, 8, 16],       default = 1,   tier = 4 }   # programs that share the products of a tile
 NUM_CTAS   = { values = [1, 2],                 default = 1,   tier = 5 }   # a cluster of blocks to a tile
 TMA        = { values = [0, 1, 2],              default = 0,   tier = 5 }   # tiles are fetched by the copy engine, by persistent programs, with tensor maps of the kernel's (1) or the host's (2)
-SPECIALISE = { values = [0, 1],                 default = 0,   tier = 5 }   # some warps fetch, others multiply
+SPECIALISE = { values = [0, 1],                 default = 0,   tier = 5 }   # some warps fetch, others multiply: 4 to a group of those on Hopper
 require = ["BLOCK_M * BLOCK_N <= 32768", "(BLOCK_M + BLOCK_N) * BLOCK_K * sizeof(T) * NUM_STAGES <= shared_per_block",
-           "BLOCK_M * BLOCK_N >= 1024 * NUM_WARPS / 4", "TMA > 0 || SPECIALISE == 0", "TMA == 0 || SPLIT == 1", "sizeof(T) == 2 || BLOCK_M * BLOCK_N <= 16384",
+           "BLOCK_M * BLOCK_N >= 1024 * NUM_WARPS / 4", "TMA == 1 || SPECIALISE == 0", "SPECIALISE == 0 || NUM_WARPS == 4 || compute_capability >= 100", "TMA == 0 || SPLIT == 1", "sizeof(T) == 2 || BLOCK_M * BLOCK_N <= 16384",
            "compute_capability >= 90 || TMA == 0 && NUM_CTAS == 1"]
 
 [scratch.parts]                               # sums of the parts of a split product
@@ -67,6 +68,60 @@ constexprs = { EVEN = "M % BLOCK_M == 0 && N % BLOCK_N == 0 && K % BLOCK_K == 0"
 grid       = ["cdiv(M, BLOCK_M) * cdiv(N, BLOCK_N)", "1"]
 args       = ["x", "weight", "bias", "residual", "out", "parts", "M", "N", "K", "max(1, K)", "x.stride(0)", "x.stride(1)",
               "weight.stride(0)", "weight.stride(1)", "bias.stride(0)", "residual.stride(0)", "residual.stride(1)", "out.stride(0)", "out.stride(1)"]
+
+# Many tiles on tensor cores: large ones, for a byte that is fetched has to feed many products.
+[[prior]]
+when = "sizeof(T) == 2 && compute_capability >= 90 && cdiv(M, 128) * cdiv(N, 256) >= sm_count"
+set  = { BLOCK_M = 128, BLOCK_N = 256, BLOCK_K = 64, NUM_WARPS = 8, NUM_STAGES = 3, TMA = 1 }
+[[prior]]
+when = "sizeof(T) == 2 && compute_capability >= 90 && cdiv(M, 128) * cdiv(N, 256) >= sm_count"
+set  = { BLOCK_M = 128, BLOCK_N = 256, BLOCK_K = 64, NUM_WARPS = 8, NUM_STAGES = 4, TMA = 2 }
+[[prior]]
+when = "sizeof(T) == 2 && compute_capability >= 90 && cdiv(M, 128) * cdiv(N, 128) >= sm_count"
+set  = { BLOCK_M = 128, BLOCK_N = 128, BLOCK_K = 64, NUM_WARPS = 4, NUM_STAGES = 4, TMA = 1, SPECIALISE = 1 }
+[[prior]]
+when = "sizeof(T) == 2 && cdiv(M, 128) * cdiv(N, 256) >= sm_count"
+set  = { BLOCK_M = 128, BLOCK_N = 256, BLOCK_K = 64, NUM_WARPS = 8, NUM_STAGES = 3 }
+# Few rows: the time is that of reading the weight once. Narrow tiles give each multiprocessor several, deep stages keep their loads in flight.
+[[prior]]
+when = "sizeof(T) == 2 && M <= 16 && cdiv(N, 64) >= 2 * sm_count"
+set  = { BLOCK_M = 16, BLOCK_N = 64, BLOCK_K = 128, NUM_WARPS = 4, NUM_STAGES = 4, GROUP = 1, EVICT = 1 }
+[[prior]]
+when = "sizeof(T) == 2 && M <= 16 && cdiv(N, 64) < 2 * sm_count"
+set  = { BLOCK_M = 16, BLOCK_N = 64, BLOCK_K = 128, NUM_WARPS = 4, NUM_STAGES = 4, GROUP = 1, EVICT = 1, SPLIT = 4 }
+[[prior]]
+when = "sizeof(T) == 2 && M <= 16"
+set  = { BLOCK_M = 16, BLOCK_N = 32, BLOCK_K = 128, NUM_WARPS = 2, NUM_STAGES = 5, GROUP = 1, EVICT = 1 }
+[[prior]]
+when = "sizeof(T) == 2 && M > 16 && M <= 64 && cdiv(N, 64) >= sm_count"
+set  = { BLOCK_M = 64, BLOCK_N = 64, BLOCK_K = 128, NUM_WARPS = 4, NUM_STAGES = 4, GROUP = 1, EVICT = 1 }
+[[prior]]
+when = "sizeof(T) == 2 && M > 16 && M <= 64 && cdiv(N, 64) < sm_count"
+set  = { BLOCK_M = 64, BLOCK_N = 64, BLOCK_K = 128, NUM_WARPS = 4, NUM_STAGES = 4, GROUP = 1, EVICT = 1, SPLIT = 4 }
+# Few columns: the same of x.
+[[prior]]
+when = "sizeof(T) == 2 && N <= 64 && M > 64"
+set  = { BLOCK_M = 64, BLOCK_N = 64, BLOCK_K = 128, NUM_WARPS = 4, NUM_STAGES = 4, GROUP = 1 }
+[[prior]]
+when = "sizeof(T) == 2 && N <= 64 && M > 64 && cdiv(M, 64) < sm_count"
+set  = { BLOCK_M = 64, BLOCK_N = 64, BLOCK_K = 128, NUM_WARPS = 4, NUM_STAGES = 4, GROUP = 1, SPLIT = 4 }
+# Fewer tiles than multiprocessors: smaller ones, then parts of them.
+[[prior]]
+when = "sizeof(T) == 2 && M > 64 && N > 64 && cdiv(M, 128) * cdiv(N, 128) < sm_count"
+set  = { BLOCK_M = 64, BLOCK_N = 64, BLOCK_K = 64, NUM_WARPS = 4, NUM_STAGES = 4 }
+[[prior]]
+when = "sizeof(T) == 2 && M > 64 && N > 64 && cdiv(M, 128) * cdiv(N, 128) * 2 <= sm_count"
+set  = { BLOCK_M = 128, BLOCK_N = 128, BLOCK_K = 64, NUM_WARPS = 8, NUM_STAGES = 3, SPLIT = 4 }
+# Without tensor cores the operands of a step are held in registers: shallow steps.
+[[prior]]
+when = "sizeof(T) == 4 && M > 64 && N > 64"
+set  = { BLOCK_M = 64, BLOCK_N = 64, BLOCK_K = 16, NUM_WARPS = 4, NUM_STAGES = 3 }
+[[prior]]
+when = "sizeof(T) == 4 && cdiv(M, 128) * cdiv(N, 128) >= sm_count"
+set  = { BLOCK_M = 128, BLOCK_N = 128, BLOCK_K = 16, NUM_WARPS = 8, NUM_STAGES = 3 }
+[[prior]]
+when = "sizeof(T) == 4 && M <= 64"
+set  = { BLOCK_M = 16, BLOCK_N = 64, BLOCK_K = 32, NUM_WARPS = 4, NUM_STAGES = 4, GROUP = 1, EVICT = 1, SPLIT = 4 }
 
 [[recipe]]
 name = "enough tiles"
@@ -130,8 +185,10 @@ def store_tile(total, bias, residual, out, rows, columns, M, N, bias_step, resid
 @triton.jit
 def matmul_tiles(x, weight, bias, residual, out, parts, M, N, K, span, x_row, x_column, weight_row, weight_column, bias_step, residual_row,
                  residual_column, out_row, out_column, HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr, ACTIVATION: tl.constexpr,
-                 BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr, EVEN: tl.constexpr, PARTS: tl.constexpr):
+                 BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr, EVICT: tl.constexpr, EVEN: tl.constexpr,
+                 PARTS: tl.constexpr):
     """A tile of out, or of the part of program_id(1), `span` products of each sum."""
+    ONCE: tl.constexpr = "evict_first" if EVICT else ""
     tile_row, tile_column = tile_of(tl.program_id(0), M, N, BLOCK_M, BLOCK_N, GROUP)
     rows = tile_row.to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
     columns = tile_column.to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -144,10 +201,10 @@ def matmul_tiles(x, weight, bias, residual, out, parts, M, N, K, span, x_row, x_
     for at in tl.range(begin, end, BLOCK_K):
         if EVEN:
             a = tl.load(left)
-            b = tl.load(right)
+            b = tl.load(right, eviction_policy=ONCE)
         else:
             a = tl.load(left, mask=(rows[:, None] < M) & (at + depth[None, :] < end), other=0.0)
-            b = tl.load(right, mask=(columns[None, :] < N) & (at + depth[:, None] < end), other=0.0)
+            b = tl.load(right, mask=(columns[None, :] < N) & (at + depth[:, None] < end), other=0.0, eviction_policy=ONCE)
         total = tl.dot(a, b, total, input_precision="ieee")
         left += BLOCK_K * x_column
         right += BLOCK_K * weight_column
@@ -178,8 +235,9 @@ def multiply_tiles(left, right, bias, residual, out, M, N, K, bias_step, residua
                    HAS_RESIDUAL: tl.constexpr, ACTIVATION: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
                    GROUP: tl.constexpr, SPECIALISE: tl.constexpr):
     """Persistent programs; the copy engine writes zeros where a tile reaches beyond its matrix."""
+    FLAT: tl.constexpr = SPECIALISE == 0  # loops are made one, or specialised
     tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
-    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=True, warp_specialize=SPECIALISE):
+    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=FLAT, warp_specialize=SPECIALISE):
         tile_row, tile_column = tile_of(tile, M, N, BLOCK_M, BLOCK_N, GROUP)
         total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
         for at in tl.range(0, K, BLOCK_K):

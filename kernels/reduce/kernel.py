@@ -69,6 +69,24 @@ constexprs = { STEP = "min(TILE / WIDTH, pow2ceil(cdiv(N, DEPTH)))", FIRST = "0"
 grid       = ["OUTER * cdiv(INNER, WIDTH)", "1"]
 args       = ["parts", "out", "cdiv(N, DEPTH)", "N", "cdiv(N, DEPTH)", "INNER", "cdiv(N, DEPTH) * INNER", "INNER", "1", "out.stride(0)", "out.stride(1)", "0"]
 
+# Rows: steps as long as the row where it is short enough, so that its loads are in flight together.
+[[prior]]
+when = "INNER == 1 && N > 2048 && N <= 8192"
+set  = { BLOCK = 8192, NUM_WARPS = 8 }
+[[prior]]
+when = "INNER == 1 && N <= 1024 && OUTER * N >= 8 * 4096 * sm_count"
+set  = { TILE = 4096, NUM_WARPS = 4 }
+# Columns: wide enough that a warp reads whole lines, few enough that all multiprocessors have some.
+[[prior]]
+when = "INNER > 1 && OUTER * cdiv(INNER, 256) >= 4 * sm_count"
+set  = { WIDTH = 256, TILE = 4096, NUM_WARPS = 8 }
+[[prior]]
+when = "INNER > 1 && OUTER * cdiv(INNER, 128) < 2 * sm_count"
+set  = { WIDTH = 64, DEPTH = 128 }
+[[prior]]
+when = "OUTER * N * INNER * sizeof(T) > l2_bytes"
+set  = { EVICT = 1 }
+
 [[recipe]]
 name = "enough programs"
 tier = 1

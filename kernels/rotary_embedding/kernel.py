@@ -22,6 +22,17 @@ grid       = ["B * cdiv(G, HEADS) * cdiv(S, ROWS)"]
 args       = ["k", "cos", "sin", "out_k", "G", "S", "D", "C * (1 + HALF_TABLE) / 2", "k.stride(0)", "k.stride(1)", "k.stride(2)", "k.stride(3)",
               "cos.stride(0)", "cos.stride(1)", "sin.stride(0)", "sin.stride(1)", "out_k.stride(0)", "out_k.stride(1)", "out_k.stride(2)", "out_k.stride(3)"]
 
+# Tables are small beside many heads; where they are few, programs for all multiprocessors matter more.
+[[prior]]
+when = "H >= 8 && B * H * S * D >= 64 * 1024 * sm_count"
+set  = { HEADS = 8 }
+[[prior]]
+when = "B * H * S * D < 4 * 1024 * sm_count"
+set  = { HEADS = 1, TILE = 512, NUM_WARPS = 2 }
+[[prior]]
+when = "2 * B * H * S * D * sizeof(T) > l2_bytes"
+set  = { EVICT = 1 }
+
 [[recipe]]
 name = "tables shared by heads"
 tier = 1

@@ -114,6 +114,15 @@ def test_compiles_for_each_dtype_and_architecture(compiler, family):
     compile_all(compiler, kernel, [specification(kernel, dtype, architecture=architecture) for dtype, architecture in every])
 
 
+@pytest.mark.parametrize("family", ["matmul", "fused_mlp"])
+def test_specialised_warps_are_more_warps(compiler, family):
+    kernel, dims = plans.Kernel(family), DIMS[family]
+    points = [{**kernel.defaults(), "TMA": 1, "NUM_WARPS": 4, "SPECIALISE": specialise} for specialise in (0, 1)]
+    assert all(kernel.allows(kernel.names(dims, point, {}, "float16", contiguous(kernel, dims, {}))) for point in points)
+    plain, specialised = (compiler.compile(kernel.path.read_text(), specification(kernel, "float16", point))["launches"][0]["threads"] for point in points)
+    assert plain == 128 < specialised
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_compiles_with_the_options_of_each_spelling_and_unaligned(compiler, family):
     kernel = plans.Kernel(family)
