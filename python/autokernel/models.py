@@ -67,8 +67,9 @@ def load(name, input_shape=None, dtype=None, device="cpu", seed=0):
     torch_device = parse_device(device)
     torch.manual_seed(seed)
     kind, model, inputs = _hf(name) if name.startswith("hf:") else _named(name, torch_device)
+    torch_dtype, dtype_warnings = _settled_dtype(model, torch_dtype, inputs is not None)
     model = _prepared(name, model, torch_dtype, torch_device)
-    loaded = Loaded(name, kind, model, (), {}, None, False, _weight_warnings(model), torch_device)
+    loaded = Loaded(name, kind, model, (), {}, None, False, dtype_warnings + _weight_warnings(model), torch_device)
     if inputs is None:
         _make_inputs(loaded, input_shape, torch_dtype or _model_dtype(model), torch_device, seed)
     else:
@@ -226,9 +227,25 @@ def _hf_class(transformers, config):
 # --- preparing it
 
 
+def _settled_dtype(model, dtype, is_ready):
+    """(what to cast to, or None where everything stays as it is, warnings). `is_ready`: its author chose dtype and inputs."""
+    if not isinstance(model, torch.nn.Module):
+        return dtype, []
+    own = sorted({dtype_name(tensor.dtype) for tensor in model.parameters() if tensor.is_floating_point()})
+    if dtype is None or own in ([], [dtype_name(dtype)]):
+        return dtype, []
+    if len(own) > 1:
+        return None, [f"The model's weights are of several dtypes ({', '.join(own)}): they and its inputs stay as they are, whatever --dtype says."]
+    if not is_ready:
+        return dtype, []
+    return dtype, [f"The model's weights are {own[0]}, and run in {dtype_name(dtype)}: give --dtype {own[0]} to keep them."]
+
+
 def _prepared(name, model, dtype, device):
+    """On the device, in the dtype, but for complex numbers and integers, and in evaluation mode."""
     try:
-        return model.to(device=device, dtype=dtype).eval()
+        model = model.to(device=device)
+        return (model if dtype is None else model._apply(lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)).eval()
     except Exception as error:
         raise user_error(f"{name} cannot be moved to {device} as {dtype_name(dtype)}: {describe(error)}", error) from error
 
@@ -274,7 +291,10 @@ def _make_inputs(loaded, shape, dtype, device, seed):
     if any(not isinstance(size, int) or size < 0 for size in shape):
         raise user_error(f"An input shape is a list of sizes, not {shape}.")
     generator = torch.Generator().manual_seed(seed)
-    loaded.args = (torch.randn(shape, generator=generator).to(device=device, dtype=dtype),)
+    try:
+        loaded.args = (torch.randn(shape, generator=generator).to(device=device, dtype=dtype),)
+    except (RuntimeError, MemoryError) as error:
+        raise user_error(f"An input of shape {list(shape)} cannot be made ({describe(error)}): give a smaller --input-shape.") from error
     float_error = _attempt(loaded)
     if float_error is None:
         return

@@ -24,6 +24,7 @@ _LARGEST_REPLY = 1 << 20
 _GREETING_SECONDS = 120
 _LOG_TAIL = 2000
 _STOPPING_SECONDS = 1e-3
+_LOOK_EVERY_SECONDS = 0.5
 _KEPT_VARIABLES = ("PATH", "LANG", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 
 
@@ -62,7 +63,7 @@ class Child:
         self._temporary = TemporaryDirectory("autokernel-solution-")
         self.directory = self._temporary.path
         self.arena = memory.CudaArena(device) if device.type == "cuda" else memory.HostArena()
-        self._log = open(self.directory / "log", "wb")
+        self._log = open(self.directory / "log", "w+b")
         requests, self._requests = os.pipe()
         self._replies, replies = os.pipe()
         try:
@@ -176,14 +177,29 @@ class Child:
     def _read(self, size, deadline):
         data = b""
         while len(data) < size:
-            ready, _, _ = select.select([self._replies], [], [], max(0.0, deadline - time.monotonic()))
-            if not ready:
+            left = deadline - time.monotonic()
+            if left <= 0:
                 raise TimeoutError
+            ready, _, _ = select.select([self._replies], [], [], min(left, _LOOK_EVERY_SECONDS))
+            if not ready:
+                self._check_room()
+                continue
             part = os.read(self._replies, size - len(data))
             if not part:
                 raise EOFError
             data += part
         return data
+
+    def _check_room(self):
+        """The kernel's limit is on private memory, of each process by itself: shared memory and files take room as well.
+
+        errors: Refusal where all of it together is more than the limit; the processes are ended.
+        """
+        held = held_memory(self.process.pid) + held_on_disk(self.directory)
+        limit = self.limits["memory_bytes"] + self.arena.host_bytes
+        if held > limit:
+            self._signal(signal.SIGKILL)
+            raise Refusal("out_of_memory", f"its processes and files hold {held >> 20} MiB, more than {limit >> 20} MiB")
 
     def _death(self, verb):
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -193,7 +209,9 @@ class Child:
         return Refusal("crashed", f"the process {how} in `{verb}`", log=self.log_tail())
 
     def log_tail(self):
-        return (self.directory / "log").read_bytes()[-_LOG_TAIL:].decode(errors="replace")
+        """The end of what it printed: by our own descriptor, since the name is the child's, which may have put another file there."""
+        size = os.fstat(self._log.fileno()).st_size
+        return os.pread(self._log.fileno(), _LOG_TAIL, max(0, size - _LOG_TAIL)).decode(errors="replace")
 
     def close(self):
         """End the process and all it started, give the memory back, remove its directory. The second time does nothing."""
@@ -206,6 +224,28 @@ class Child:
         self._log.close()
         self.arena.close()
         self._temporary.close()
+
+
+def held_memory(group):
+    """Bytes that the processes of a group hold, private and shared."""
+    held = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, IndexError, ValueError):  # it has ended
+            if int((process / "stat").read_text().rpartition(")")[2].split()[2]) != group:
+                continue
+            status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines() if line.startswith("Rss"))
+            held += 1024 * sum(int(status[name].split()[0]) for name in ("RssAnon", "RssShmem") if name in status)
+    return held
+
+
+def held_on_disk(directory):
+    """Bytes of all files under a directory."""
+    held = 0
+    for folder, _, files in os.walk(directory):
+        for name in files:
+            with contextlib.suppress(OSError):
+                held += os.lstat(os.path.join(folder, name)).st_blocks * 512
+    return held
 
 
 def _signal_of(code):

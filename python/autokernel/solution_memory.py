@@ -71,9 +71,11 @@ class HostArena:
         os.ftruncate(self.fd, _ARENA_BYTES)
         _libc().fcntl(self.fd, _F_ADD_SEALS, _SEALS)
         self.bytes = _map(self.fd)
+        self.host_bytes = 0
 
     def require(self, size_bytes):
         """What a child needs to know to map it."""
+        self.host_bytes = max(self.host_bytes, size_bytes)
         return {"kind": "host"}
 
     def close(self):
@@ -85,6 +87,7 @@ class CudaArena:
     """The judge's side on a CUDA device: an allocation of the judge's own context."""
 
     fd = None
+    host_bytes = 0
 
     def __init__(self, device):
         self.device = device

@@ -17,10 +17,10 @@ namespace ak::bridge {
 
 /// How to start the worker and how long to wait for it.
 struct WorkerOptions {
-  std::vector<std::string> command;                // empty: find_python() -m autokernel.worker
-  std::filesystem::path log;                       // standard error is appended; empty: dropped with the worker
-  std::map<std::string, std::string> environment;  // added to ours
-  std::chrono::milliseconds greeting_timeout{30'000};
+  std::vector<std::string> command;                     // empty: find_python() -m autokernel.worker
+  std::filesystem::path log;                            // standard error is appended; empty: dropped with the worker
+  std::map<std::string, std::string> environment;       // added to ours
+  std::chrono::milliseconds greeting_timeout{120'000};  // a cold import from a slow disk, on a busy machine
   std::map<std::string, std::chrono::milliseconds>
       timeouts;  // of a verb, where not its default: the longest silence, progress starts it anew
 };

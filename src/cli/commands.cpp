@@ -203,7 +203,11 @@ Exit bench(Options& options) {
   const std::filesystem::path directory = existing_directory(options);
   SystemClock clock;
   Json result;
-  const auto edited = [&](const store::Run& run, const std::string& task) { return read_file(run.kernel_path(task)); };
+  const auto edited = [&](const store::Run& run, const std::string& task) {
+    const std::filesystem::path path = run.kernel_path(task);
+    if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path)) throw Error(path.string() + " is no plain file");
+    return read_file(path);
+  };
   const store::Run seen = store::Run::read_only(directory, clock);
   const std::string task = [&] {
     for (const std::string& id : seen.task_ids()) {

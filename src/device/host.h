@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -31,6 +32,8 @@ struct Outcome {
   double us = 0;         // of a launch, on the judge's clock; the median where it was repeated
   double second_us = 0;  // the same on a clock of another make, what it costs taken off; 0: there is none
   double waited_us = 0;  // of it, for how long threads of host and judge together were ready to run and had no CPU
+  /// CPU time of the host's threads around the launch before this one, from its request to this one's, beyond what its clock has seen.
+  std::optional<double> outside_us{};
 
   bool ok() const { return kind == Kind::done; }
 };
@@ -75,6 +78,10 @@ class Host {
   virtual std::vector<KernelUse> uses() const { return {}; }
 
   virtual int workers() const = 0;
+  /// Whether the candidate computes on the arena's own bytes, so that a push costs nothing.
+  virtual bool shares_memory() const { return false; }
+  /// What a plan may declare in all.
+  virtual int64_t most_scratch_bytes() const = 0;
   virtual bool alive() const = 0;
 };
 

@@ -19,7 +19,9 @@ namespace {
 constexpr int64_t zone_bytes = 16 << 10;  // of canary between two buffers, at least
 constexpr int64_t page_bytes = 4096, line_bytes = 64;
 constexpr int64_t least_changes = 16, most_changes = 4096, elements_a_change = 64;  // so that no row of a matrix stays as it was
-constexpr int64_t late_changes = 16;                                                // of a tensor
+constexpr int64_t least_nudged = 1 << 18;                                           // elements
+constexpr double nudges_a_us = 250;   // about a quarter of a launch's time, and as much to undo it
+constexpr int64_t late_changes = 16;  // of a tensor
 constexpr int64_t samples_per_output = 64, many_samples = 1024;
 constexpr std::chrono::microseconds later(500);
 
@@ -48,6 +50,30 @@ int mantissa_bits(Dtype dtype) {
     case Dtype::float16: return 10;
     default: return 7;
   }
+}
+
+/// Other last bits, half of the mantissa, in `count` numbers from some place on; those that are 0, denormal, infinite or NaN stay.
+template <class Bits>
+void nudge_values(std::span<std::byte> tensor, int mantissa_bits, int64_t count, uint64_t seed) {
+  const Bits low = static_cast<Bits>((Bits{1} << (mantissa_bits / 2)) - 1);
+  const Bits exponent = static_cast<Bits>((~Bits{0} >> 1) & ~((Bits{1} << mantissa_bits) - 1));
+  const auto values = static_cast<int64_t>(tensor.size() / sizeof(Bits));
+  if (values == 0) return;
+  const auto first = static_cast<int64_t>(seed % static_cast<uint64_t>(values));
+  count = std::min(count, values);
+  const auto nudge = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      std::byte* at = tensor.data() + i * static_cast<int64_t>(sizeof(Bits));
+      Bits bits = 0;
+      std::memcpy(&bits, at, sizeof bits);
+      const uint64_t mixed = (seed + static_cast<uint64_t>(i)) * 0x9e3779b97f4a7c15u;
+      const bool usual = (bits & exponent) != 0 && (bits & exponent) != exponent;
+      bits = static_cast<Bits>(bits ^ (usual ? low & static_cast<Bits>(mixed >> 37) : 0));
+      std::memcpy(at, &bits, sizeof bits);
+    }
+  };
+  nudge(first, std::min(first + count, values));
+  nudge(0, std::max<int64_t>(0, first + count - values));
 }
 
 int64_t count_of(const std::vector<int64_t>& shape) {
@@ -88,22 +114,47 @@ void Bench::lay_out(uint64_t seed) {
   total_bytes_ = align(at + zone_bytes, page_bytes);
 }
 
+/// A weight that was prepared stays as it is.
+bool Bench::changes_between_launches(const Buffer& buffer) const {
+  return data_.inputs()[buffer.index].role != kernel::Role::weight || plan_.prepares.empty();
+}
+
+bool Bench::hidden_from_prepares(const Buffer& buffer) const {
+  return buffer.kind == Kind::input && !plan_.prepares.empty() && data_.inputs()[buffer.index].role != kernel::Role::weight;
+}
+
 void Bench::fill() {
   canary_.fill(arena_, 0);
   for (const Buffer& each : buffers_) {
     if (each.kind == Kind::output) poison_.fill(bytes_of(each), each.begin);
-    if (each.kind == Kind::input) std::ranges::copy(data_.inputs()[each.index].storage, bytes_of(each).begin());
+    if (each.kind == Kind::input && !hidden_from_prepares(each))
+      std::ranges::copy(data_.inputs()[each.index].storage, bytes_of(each).begin());
     if (each.kind == Kind::scratch && plan_.scratch[each.index].zeroed && !plan_.scratch[each.index].per_worker)
       std::ranges::fill(bytes_of(each), std::byte{0});
   }
 }
 
+/// errors: none; it is the candidate's own wish.
+std::optional<Finding> Bench::excessive_scratch() const {
+  const int64_t most = host_.most_scratch_bytes();
+  int64_t left = most;
+  for (const kernel::ConcreteScratch& scratch : plan_.scratch) {
+    const int64_t parts = scratch.per_worker ? host_.workers() : 1;
+    if (scratch.bytes > left / parts)
+      return Finding{Verdict::out_of_memory, {{"message", "more than " + std::to_string(most >> 20) + " MiB of scratch"}}, {}};
+    left -= parts * scratch.bytes;
+  }
+  return std::nullopt;
+}
+
 std::optional<Finding> Bench::place(uint64_t seed) {
+  if (auto finding = excessive_scratch()) return finding;
   poison_ = Poison(seed ^ 0x5eedULL);
   canary_ = Poison(seed ^ 0xca9a5ULL, static_cast<Poison::Kind>((seed + static_cast<uint64_t>(placed_++)) % 3));
   sample_seed_ = seed;
   changes_.clear();
   late_changes_.clear();
+  nudged_ = 0;
   lay_out(seed);
   arena_ = host_.arena(total_bytes_);
   fill();
@@ -113,6 +164,19 @@ std::optional<Finding> Bench::place(uint64_t seed) {
   if (plan_.prepares.empty()) return std::nullopt;
   const device::Outcome prepared = host_.prepare(timeout_seconds_);
   if (!prepared.ok()) return finding_of(prepared);
+  return hand_over_data();
+}
+
+/// What a prepare had not to see: it could tell a launch whose data were perturbed since from one whose values are compared.
+std::optional<Finding> Bench::hand_over_data() {
+  for (const Buffer& each : buffers_) {
+    if (!hidden_from_prepares(each)) continue;
+    host_.pull(each.begin, each.bytes);
+    if (canary_.first_changed(bytes_of(each), each.begin) >= 0)
+      return Finding{Verdict::out_of_bounds, {{"tensor", each.name}, {"message", "a prepare wrote to " + each.name}}, {}};
+    std::ranges::copy(data_.inputs()[each.index].storage, bytes_of(each).begin());
+    host_.push(each.begin, each.bytes);
+  }
   return std::nullopt;
 }
 
@@ -175,14 +239,35 @@ void Bench::apply(const Change& change) {
   std::memcpy(at, &bits, static_cast<size_t>(change.size));
 }
 
-void Bench::perturb(uint64_t seed) {
-  AK_CHECK(changes_.empty(), "inputs are perturbed once, then restored");
+int64_t Bench::affordable_nudges() const {
+  return host_.shares_memory() ? std::max(least_nudged, static_cast<int64_t>(last_us_ * nudges_a_us)) : 0;
+}
+
+/// Made twice, it is none, since it leaves signs and exponents alone.
+void Bench::nudge() {
+  for (const Buffer& each : buffers_) {
+    if (each.kind != Kind::input || !changes_between_launches(each) || !is_floating(data_.inputs()[each.index].dtype)) continue;
+    const auto tensor = bytes_of(each).subspan(static_cast<size_t>(each.pointer - each.begin));
+    switch (data_.inputs()[each.index].dtype) {
+      case Dtype::float64: nudge_values<uint64_t>(tensor, 52, nudged_, nudge_seed_); break;
+      case Dtype::float32: nudge_values<uint32_t>(tensor, 23, nudged_, nudge_seed_); break;
+      case Dtype::float16: nudge_values<uint16_t>(tensor, 10, nudged_, nudge_seed_); break;
+      default: nudge_values<uint16_t>(tensor, 7, nudged_, nudge_seed_);
+    }
+  }
+}
+
+void Bench::perturb(uint64_t seed, int64_t nudged) {
+  AK_CHECK(changes_.empty() && nudged_ == 0, "inputs are perturbed once, then restored");
   std::mt19937_64 random(seed);
+  nudge_seed_ = random();
+  nudged_ = nudged;
+  nudge();
   for (const Buffer& each : buffers_) {
     if (each.kind != Kind::input) continue;
     const InputTensor& input = data_.inputs()[each.index];
     const int64_t count = count_of(input.shape);
-    if (count == 0 || (input.role == kernel::Role::weight && !plan_.prepares.empty())) continue;
+    if (count == 0 || !changes_between_launches(each)) continue;
     for (int64_t i = std::clamp(count / elements_a_change, least_changes, most_changes); i > 0; --i) {
       changes_.push_back(draw_change(each, input, random));
       apply(changes_.back());
@@ -194,8 +279,10 @@ void Bench::perturb(uint64_t seed) {
 /// A change made twice is none.
 void Bench::restore() {
   for (auto change = changes_.rbegin(); change != changes_.rend(); ++change) apply(*change);
+  nudge();
   changes_.clear();
   late_changes_.clear();
+  nudged_ = 0;
 }
 
 void Bench::sample_outputs(Look look) {
@@ -234,6 +321,7 @@ std::optional<Finding> Bench::launch(int workers, Look look, int repeats) {
   last_us_ = outcome.us;
   last_second_us_ = outcome.second_us;
   last_waited_us_ = outcome.waited_us;
+  last_outside_us_ = outcome.outside_us;
   if (outcome.ok()) return std::nullopt;
   Finding finding = finding_of(outcome);
   if (finding.verdict == Verdict::timed_out) finding.evidence["message"] = "no end after " + std::to_string(timeout_seconds_) + " s";

@@ -26,8 +26,11 @@ class Bench {
   /// Poison the outputs and the scratch of a launch.
   void poison_outputs();
   /// Change some elements of the inputs, so that no earlier answer is right, a few more of them when the launch is about to start, so
-  /// that nothing can be computed ahead. Undone by restore().
-  void perturb(uint64_t seed);
+  /// that nothing can be computed ahead, and first the last bits of up to `nudged` elements of each, so that it does not pay to bring an
+  /// earlier answer up to date. Undone by restore().
+  void perturb(uint64_t seed, int64_t nudged);
+  /// As many elements as can be nudged in a part of a launch's time; 0 where each would have to reach a device.
+  int64_t affordable_nudges() const;
   void restore();
 
   /// How closely the end of a launch is looked at: a few elements; all of them; all of them at the very moment, at the price of a CPU.
@@ -40,6 +43,8 @@ class Bench {
   double last_second_us() const { return last_second_us_; }
   /// How long the launch's threads waited for a CPU: other work on the machine disturbed it.
   double last_waited_us() const { return last_waited_us_; }
+  /// What the host did around the launch before, beyond what its clock has seen; nothing where that is not known.
+  std::optional<double> last_outside_us() const { return last_outside_us_; }
 
   /// Canaries and inputs; perturbed inputs are restored first.
   std::optional<Finding> check_memory();
@@ -82,6 +87,9 @@ class Bench {
 
   void lay_out(uint64_t seed);
   void fill();
+  bool changes_between_launches(const Buffer& buffer) const;
+  bool hidden_from_prepares(const Buffer& buffer) const;
+  std::optional<Finding> hand_over_data();
   device::Placement placement() const;
   void pull_outputs() const;
   std::span<std::byte> bytes_of(const Buffer& buffer) const {
@@ -92,6 +100,8 @@ class Bench {
   void sample_outputs(Look look);
   Change draw_change(const Buffer& buffer, const InputTensor& input, std::mt19937_64& random) const;
   void apply(const Change& change);
+  void nudge();
+  std::optional<Finding> excessive_scratch() const;
   const Poison& poison_of(Kind kind) const { return kind == Kind::output ? poison_ : canary_; }
 
   device::Host& host_;
@@ -105,8 +115,10 @@ class Bench {
   std::span<std::byte> arena_;
   int64_t total_bytes_ = 0;
   std::string hash_at_end_;  // where all elements were looked at
-  uint64_t sample_seed_ = 0;
+  uint64_t sample_seed_ = 0, nudge_seed_ = 0;
+  int64_t nudged_ = 0;  // elements of an input, 0 where none are now
   double last_us_ = 0, last_second_us_ = 0, last_waited_us_ = 0, timeout_seconds_ = 10;
+  std::optional<double> last_outside_us_;
 };
 
 }  // namespace ak::judge

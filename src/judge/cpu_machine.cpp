@@ -13,7 +13,7 @@ namespace cpu = device::cpu;
 
 namespace {
 
-constexpr int floor_samples = 9, ceiling_samples = 9, launch_samples = 31;
+constexpr int floor_samples = 9, ceiling_samples = 9, launch_samples = 31, outside_samples = 15;
 constexpr size_t least_clean_samples = 5;
 constexpr int64_t ceiling_bytes = 128 << 20, read_part_bytes = 64 << 10;
 constexpr int64_t multiply_rounds = 100'000, multiply_flops = 2 * 16 * 16 * multiply_rounds, shares_per_worker = 8;
@@ -99,10 +99,27 @@ std::map<std::string, double> CpuMachine::floors_us(int64_t read_bytes, int64_t 
   return floors;
 }
 
-Json CpuMachine::ceilings() {
+std::optional<double> CpuMachine::idle_outside_us() {
+  cpu::Host& host = builtin_host();
+  std::vector<double> outside_us;
+  device::Outcome outcome = host.install(empty_program());
+  for (int i = 0; i <= outside_samples && outcome.ok(); ++i) {
+    flusher_.flush();
+    outcome = host.launch(workers_, longest_run_seconds_);
+    if (outcome.outside_us) outside_us.push_back(*outcome.outside_us);
+  }
+  if (outside_us.empty()) return std::nullopt;
+  return std::ranges::max(outside_us);
+}
+
+cpu::Program CpuMachine::empty_program() const {
   cpu::Program nothing;
   nothing.launches = {builtin_launch("builtin.empty", workers_, 0)};
-  const double launch_us = cold_us(nothing, launch_samples);
+  return nothing;
+}
+
+Json CpuMachine::ceilings() {
+  const double launch_us = cold_us(empty_program(), launch_samples);
 
   std::ranges::fill(builtin_host().arena(ceiling_bytes), std::byte{1});
   cpu::Program reading;

@@ -19,11 +19,13 @@ class CpuMachine final : public Machine {
   int64_t flush_bytes() const override { return flusher_.bytes(); }
   std::map<std::string, double> floors_us(int64_t read_bytes, int64_t write_bytes) override;
   Json ceilings() override;
+  std::optional<double> idle_outside_us() override;
   bool has_spare_cpu(int workers) const override;
   bool lost() const override { return false; }
 
  private:
   device::cpu::Host& builtin_host();
+  device::cpu::Program empty_program() const;
   double cold_us(const device::cpu::Program& program, int samples);
 
   std::filesystem::path executable_;

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,10 @@ class Machine {
   double floor_us(int64_t read_bytes, int64_t write_bytes) { return least(floors_us(read_bytes, write_bytes)); }
   /// Measured rates (docs/formats/judge.md).
   virtual Json ceilings() = 0;
+
+  /// Most CPU time that a host took around one of several launches that compute nothing, beyond what its clock sees; nothing where that
+  /// is not known.
+  virtual std::optional<double> idle_outside_us() { return std::nullopt; }
 
   /// Whether someone can watch a launch on so many workers without taking a CPU from it.
   virtual bool has_spare_cpu(int workers) const = 0;

@@ -18,6 +18,8 @@ constexpr double tolerated_wait_us = 40, tolerated_wait_share = 0.05;  // for a 
 constexpr double longest_repeated_us = 20'000;                         // a longer launch meets other work whenever there is any
 constexpr double patience = 4;                                         // times maximum_seconds, where too few samples are undisturbed
 constexpr double most_repeats = 16, repeated_us = 2000;                // of a launch, where the device has its own clock
+constexpr size_t least_outside = 4;
+constexpr uint64_t cycle = 8;  // of launches, most of which leave no element as it was
 constexpr size_t alone_least = 12, alone_most = 60;
 constexpr size_t samples_a_place = 3;  // of the same addresses, which are a part of a kernel's luck
 constexpr double alone_precision = 0.01;
@@ -88,11 +90,30 @@ std::optional<Finding> disagreement(const std::vector<Sample>& samples) {
                  {}};
 }
 
+double outside_us(const Timing& timing) {
+  if (timing.outside_us.size() < least_outside) return 0;
+  auto launches = timing.outside_us;
+  std::ranges::sort(launches);
+  launches.resize(std::max(least_outside, launches.size() / 3));
+  std::vector<double> us;
+  for (const auto& [launch_us, outside] : launches) us.push_back(outside);
+  return median(us);
+}
+
 bool is_clean(double us, double waited_us) { return waited_us <= tolerated_wait_us + tolerated_wait_share * us; }
 
-std::optional<Finding> PairedTimer::launch_once(Bench& bench, std::vector<TimedLaunch>* launches, bool check_memory) {
+/// Two launches in a row of each cycle differ in a few elements only: who looks at some of them believes that he has seen the data.
+int64_t PairedTimer::nudges(const Bench& bench) {
+  if (step_ == 0) plain_ = secrets_() % (cycle - 1);
+  const bool plain = step_ == plain_ || step_ == plain_ + 1;
+  step_ = (step_ + 1) % cycle;
+  return plain ? 0 : bench.affordable_nudges();
+}
+
+std::optional<Finding> PairedTimer::launch_once(Bench& bench, Timing* timing, bool check_memory) {
   const uint64_t seed = secrets_();
-  bench.perturb(seed);
+  const int64_t nudged = timing != nullptr ? nudges(bench) : bench.affordable_nudges();
+  bench.perturb(seed, nudged);
   bench.poison_outputs();
   machine_.flush();
   // The last of them is looked at; nobody can tell which it is.
@@ -100,7 +121,11 @@ std::optional<Finding> PairedTimer::launch_once(Bench& bench, std::vector<TimedL
   const int repeats = usual + static_cast<int>(secrets_() % static_cast<uint64_t>(1 + usual / 2));
   if (auto finding = bench.launch(bench.workers(), Bench::Look::few, repeats)) return finding;
   if (auto finding = bench.check_finished()) return finding;
-  if (launches != nullptr) launches->push_back({seed, bench.outputs_hash()});
+  if (timing != nullptr) timing->launches.push_back({seed, nudged, bench.outputs_hash()});
+  if (timing != nullptr) {
+    if (bench.last_outside_us() && previous_us_ > 0) timing->outside_us.emplace_back(previous_us_, *bench.last_outside_us());
+    previous_us_ = bench.last_us();
+  }
   if (check_memory || bench.total_bytes() <= always_checked_bytes) return bench.check_memory();
   bench.restore();
   return std::nullopt;
@@ -108,7 +133,7 @@ std::optional<Finding> PairedTimer::launch_once(Bench& bench, std::vector<TimedL
 
 std::optional<Finding> PairedTimer::watch(Bench& bench, int launches) {
   for (int i = 0; i < launches; ++i) {
-    bench.perturb(secrets_());
+    bench.perturb(secrets_(), bench.affordable_nudges());
     bench.poison_outputs();
     machine_.flush();
     if (auto finding = bench.launch(bench.workers(), Bench::Look::all_at_once)) return finding;
@@ -118,10 +143,10 @@ std::optional<Finding> PairedTimer::watch(Bench& bench, int launches) {
   return std::nullopt;
 }
 
-std::optional<Finding> PairedTimer::sample(Bench& bench, std::vector<Sample>& samples, std::vector<TimedLaunch>* launches) {
+std::optional<Finding> PairedTimer::sample(Bench& bench, std::vector<Sample>& samples, Timing* timing) {
   Sample sample;
   for (int attempt = 0; attempt < most_attempts; ++attempt) {
-    if (auto finding = launch_once(bench, launches, attempt == 0 && samples.size() % 8 == 0)) return finding;
+    if (auto finding = launch_once(bench, timing, attempt == 0 && samples.size() % 8 == 0)) return finding;
     sample.us = bench.last_us();
     sample.second_us = bench.last_second_us();
     sample.clean = is_clean(sample.us, bench.last_waited_us());
@@ -158,7 +183,7 @@ Timing PairedTimer::compare(Bench& candidate, Bench& incumbent, const TimingRule
   for (;;) {
     for (const bool is_candidate : {true, false, false, true}) {
       if (is_candidate) {
-        if ((timing.failure = sample(candidate, candidates, &timing.launches))) return timing;
+        if ((timing.failure = sample(candidate, candidates, &timing))) return timing;
       } else if ((timing.incumbent_failure = sample(incumbent, incumbents, nullptr))) {
         return timing;
       }
@@ -180,7 +205,7 @@ Timing PairedTimer::measure(Bench& candidate, const TimingRules& rules) {
   const double end = seconds_now() + rules.maximum_seconds;
   while (samples.size() < alone_most) {
     if (!samples.empty() && samples.size() % samples_a_place == 0 && (timing.failure = candidate.place(secrets_()))) return timing;
-    if ((timing.failure = sample(candidate, samples, &timing.launches))) return timing;
+    if ((timing.failure = sample(candidate, samples, &timing))) return timing;
     timing.samples_us = times_of(samples, true);
     if (samples.size() < alone_least) continue;
     if (timing.samples_us.size() >= alone_least) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "judge/bench.h"
@@ -21,7 +22,8 @@ struct TimingRules {
 
 /// A launch of the candidate on contents that it had not seen before.
 struct TimedLaunch {
-  uint64_t seed;  // of Bench::perturb
+  uint64_t seed;   // of Bench::perturb
+  int64_t nudged;  // of the same
   std::string outputs_hash;
 };
 
@@ -35,7 +37,13 @@ struct Timing {
   double speedup = 1, noise = 0;
   Interval interval{0, 0};  // of the speed-up, 95 %
   std::vector<TimedLaunch> launches;
+  /// Of the candidate's launches, where it is known: its time, and device::Outcome::outside_us.
+  std::vector<std::pair<double, double>> outside_us;
 };
+
+/// Median of the CPU time that the candidate's threads took around its fastest launches, beyond what the clock allows for: of a launch
+/// that others disturbed too much is allowed for. 0 where too little is known.
+double outside_us(const Timing& timing);
 
 /// A cold launch on the judge's clock.
 struct Sample {
@@ -69,12 +77,16 @@ class PairedTimer {
 
  private:
   /// One launch on new contents, off the record.
-  std::optional<Finding> launch_once(Bench& bench, std::vector<TimedLaunch>* launches, bool check_memory);
+  std::optional<Finding> launch_once(Bench& bench, Timing* timing, bool check_memory);
   /// The first undisturbed of a few launches, else the last.
-  std::optional<Finding> sample(Bench& bench, std::vector<Sample>& samples, std::vector<TimedLaunch>* launches);
+  std::optional<Finding> sample(Bench& bench, std::vector<Sample>& samples, Timing* timing);
+
+  int64_t nudges(const Bench& bench);
 
   Machine& machine_;
   std::mt19937_64& secrets_;
+  double previous_us_ = 0;         // of the candidate's last launch
+  uint64_t step_ = 0, plain_ = 0;  // launches of the candidate, within a cycle: this one, and the first that is not nudged
 };
 
 }  // namespace ak::judge

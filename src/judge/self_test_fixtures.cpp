@@ -1,7 +1,8 @@
-// Each task is one template: in double it is the reference, in float what a framework would compute.
+// Each task is one template: in double it is the reference, in float, rounded to the output's dtype, what a framework would compute.
 #include "judge/self_test_fixtures.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <list>
@@ -136,6 +137,7 @@ constexpr Generator generators[] = {
     {"hot", [](Random&, float normal) { return 60 * normal; }},       // exp() overflows without care
     {"small", [](Random&, float normal) { return 3e-3f * normal; }},  // eps matters
     {"denormal", [](Random&, float normal) { return 1e-39f * normal; }},
+    {"denormal_half", [](Random&, float normal) { return 2e-5f * normal; }},
     {"offset", [](Random&, float normal) { return 4096 + normal; }},  // a variance in one pass cancels
     {"negative", [](Random&, float normal) { return -5 - std::abs(normal); }},
     {"ties", [](Random& random, float) { return static_cast<float>(random() % 3); }},
@@ -143,6 +145,36 @@ constexpr Generator generators[] = {
                                                           : random() % 64 == 0 ? -INFINITY
                                                                                : normal; }},
 };
+
+/// A number's bits in `dtype`, to nearest even.
+uint16_t bits16(Dtype dtype, float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000);
+  if (dtype == Dtype::bfloat16) return static_cast<uint16_t>(std::isnan(value) ? 0x7fc0 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+  if (std::isnan(value)) return 0x7e00;
+  const double magnitude = std::abs(static_cast<double>(value));
+  if (magnitude >= 65520) return static_cast<uint16_t>(sign | 0x7c00);
+  const double unit = 2 * half_ulp(Dtype::float16, magnitude);
+  const auto steps = static_cast<uint32_t>(std::nearbyint(magnitude / unit));  // of the unit, which is 2^-24 below the normal numbers
+  const int exponent = std::ilogb(unit) + 24;
+  return static_cast<uint16_t>(sign | ((static_cast<uint32_t>(exponent) << 10) + steps));
+}
+
+float from_bits16(Dtype dtype, uint16_t bits) {
+  if (dtype == Dtype::bfloat16) return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+  const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
+  const float sign = bits & 0x8000 ? -1.0f : 1.0f;
+  if (exponent == 31) return mantissa != 0 ? NAN : sign * INFINITY;
+  return sign *
+         (exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -24) : std::ldexp(static_cast<float>(mantissa + 1024), exponent - 25));
+}
+
+bool is_16_bits(Dtype dtype) { return dtype == Dtype::float16 || dtype == Dtype::bfloat16; }
+
+void round_to(Dtype dtype, std::vector<float>& values) {
+  if (!is_16_bits(dtype)) return;
+  for (float& value : values) value = from_bits16(dtype, bits16(dtype, value));
+}
 
 std::vector<float> draw(const std::string& name, size_t count, Random& random) {
   const auto generator = std::ranges::find_if(generators, [&](const Generator& each) { return name == each.name; });
@@ -184,14 +216,20 @@ struct FileContent {
   }
 };
 
-void add_input(FileContent& file, const std::string& name, const std::vector<int64_t>& shape, const std::string& layout,
+void add_input(FileContent& file, const std::string& name, Dtype dtype, const std::vector<int64_t>& shape, const std::string& layout,
                const std::vector<float>& values) {
   const std::vector<int64_t> strides = strides_of(shape, layout);
   const int64_t offset = layout == "misaligned" ? 4 : 0, span = shape.size() == 2 ? shape[0] * strides[0] : product(shape);
   std::vector<float> stored(static_cast<size_t>(offset + span), 3e30f);  // what lies between rows would be noticed
   for_each_element(shape, strides,
                    [&](int64_t linear, int64_t at) { stored[static_cast<size_t>(offset + at)] = values[static_cast<size_t>(linear)]; });
-  file.add(name, Dtype::float32, {offset + span}, stored);
+  if (is_16_bits(dtype)) {
+    std::vector<uint16_t> bits(stored.size());
+    std::ranges::transform(stored, bits.begin(), [&](float value) { return bits16(dtype, value); });
+    file.add(name, dtype, {offset + span}, bits);
+  } else {
+    file.add(name, dtype, {offset + span}, stored);
+  }
   file.describe(name, shape, strides);
   file.metadata[name + ".offset"] = std::to_string(offset);
 }
@@ -224,14 +262,16 @@ Fixture SelfTestFixtures::make(const kernel::Task& task, const Json& test_case) 
     if (tensor.role != kernel::Role::output) {
       const std::string generator = tensor.role == kernel::Role::weight ? "normal" : test_case.at("generator");
       eager.in.push_back(draw(generator, static_cast<size_t>(product(shape)), random));
+      round_to(tensor.dtype, eager.in.back());
       exact.in.emplace_back(eager.in.back().begin(), eager.in.back().end());
-      add_input(inputs, tensor.name, shape, binding.layout, eager.in.back());
+      add_input(inputs, tensor.name, tensor.dtype, shape, binding.layout, eager.in.back());
       continue;
     }
     exact.out.resize(static_cast<size_t>(product(shape)));
     eager.out.resize(exact.out.size());
     problem_of(task.family).reference(exact);
     problem_of(task.family).eager(eager);
+    round_to(tensor.dtype, eager.out);
     add_output(expected, tensor, shape, binding.layout, exact.out, eager.out);
   }
   const std::filesystem::path directory = directory_.path() / std::to_string(made_++);

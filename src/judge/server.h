@@ -50,6 +50,7 @@ class Server {
   std::optional<Finding> warm_up(Bench& bench);
   /// The timed launches again, in a fresh host that remembers nothing.
   std::optional<Finding> replay(const Subject& subject, const CaseData& data, Timing& timing);
+  std::optional<Finding> works_outside(Bench& bench, Timing& timing);
   std::optional<Finding> below_floor(Bench& bench, const CaseData& data, Timing& timing);
   Json time_alone(const Subject& subject, const CaseData& data, Bench& bench, const TimingRules& rules);
   double timeout_seconds(const CaseData& data) const;

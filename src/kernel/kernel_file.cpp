@@ -11,6 +11,8 @@
 namespace ak::kernel {
 namespace {
 
+constexpr size_t most_source_bytes = 1 << 20;  // every text that was tried is kept
+
 struct BackendRow {
   Backend backend;
   std::string_view name, file;
@@ -31,6 +33,9 @@ Backend parse_backend(std::string_view name) {
 }
 
 KernelFile KernelFile::parse(std::string text, const std::string& origin) {
+  if (text.size() > most_source_bytes)
+    throw Error(origin + " has " + std::to_string(text.size()) + " bytes; a kernel file has 1 MiB at most",
+                "make it smaller: constants can be computed");
   KernelFile file;
   file.text_ = std::move(text);
   file.origin_ = origin;

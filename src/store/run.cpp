@@ -146,7 +146,7 @@ struct Run::State {
   }
 
   void read_request() {
-    const Json toml = parse_toml(read_file(directory / "run.toml"), "run.toml");
+    const Json toml = parse_toml(read_file(directory / "run.toml"), (directory / "run.toml").string());
     if (toml.value("format", int64_t{0}) != format_version) {
       throw Error("the run " + directory.string() + " has format " + toml.value("format", Json()).dump() + "; this program writes format " +
                       std::to_string(format_version),

@@ -137,6 +137,28 @@ def test_a_class_is_made_on_the_device_unless_it_minds():
 # --- baselines
 
 
+def measured(monkeypatch, samples, rounds=5):
+    """What `_measure` makes of calls that take `us` while the process waits `waited_us` for a CPU."""
+    coming, waited = iter(samples), [0.0]
+
+    def elapsed_us(device, call, lead_us):
+        us, waited_us = next(coming)
+        waited[0] += waited_us
+        return us
+
+    monkeypatch.setattr(baseline.devices, "elapsed_us", elapsed_us)
+    return baseline._measure({"eager": baseline._Prepared(None)}, rounds, lambda: None, devices.CPU, lambda: waited[0])["eager"]
+
+
+def test_a_disturbed_sample_of_a_baseline_is_taken_again(monkeypatch):
+    assert measured(monkeypatch, [(900, 800), (10, 0), (11, 9), (12, 0), (700, 650), (650, 600), (13, 0), (14, 0)]) == [10, 11, 12, 13, 14]
+
+
+def test_where_other_work_disturbs_every_sample_the_fastest_count(monkeypatch):
+    samples = [(1000 - us, 900) for us in range(30)]
+    assert measured(monkeypatch, samples, rounds=10) == [971, 972, 973, 974, 975]
+
+
 def test_a_baseline_on_cuda_says_what_the_host_needs(families, cuda, monkeypatch):
     """The calls run on the CPU here; their device times are the fake's."""
     monkeypatch.setattr(devices, "of_request", lambda session, arguments: CUDA)

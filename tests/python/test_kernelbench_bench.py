@@ -26,9 +26,9 @@ def checkout(tmp_path_factory):
 def ask(checkout, tmp_path):
     """ask(verb, problems): (the run directory, what the command printed)"""
 
-    def ask(verb, problems="1", evaluation_s=60):
+    def ask(verb, problems="1", evaluation_s=60, program=""):
         request = {"verb": verb, "source": str(checkout), "level": "1", "problems": problems, "run_dir": str(tmp_path / "run"), "backend": "cpu",
-                   "precision": "float32", "experiments": 1, "program": "", "evaluation_s": evaluation_s, "json": True}
+                   "precision": "float32", "experiments": 1, "program": program, "evaluation_s": evaluation_s, "json": True}
         command = [sys.executable, "-m", "autokernel.kernelbench", json.dumps(request)]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "python")}
         done = subprocess.run(command, capture_output=True, text=True, timeout=900, env=environment)
@@ -63,6 +63,16 @@ def test_what_cannot_be_judged_is_named_and_the_rest_goes_on(ask):
     rows = {row["problem"]: row for row in ask("bench", "5,8,9")}
     assert "SyntaxError" in rows[5]["refused"] and "of memory" in rows[8]["refused"] and rows[9]["refused"] is None
     assert rows[9]["status"] == "unsolved" and "zeros" in rows[9]["degenerate"]
+
+
+def test_a_search_that_failed_is_tried_again(ask, tmp_path):
+    program = tmp_path / "program"
+    program.write_text('#!/bin/sh\necho >> "$0.calls"\necho \'{"error": {"message": "no worker"}}\'\nexit 1\n')
+    program.chmod(0o755)
+    for calls in (1, 2):
+        (result,) = ask("solve", program=str(program))
+        assert (result["status"], result["reason"]) == ("unsolved", "no worker")
+        assert len((tmp_path / "program.calls").read_text().splitlines()) == calls
 
 
 def test_what_cannot_be_solved_says_why(ask):

@@ -127,6 +127,7 @@ def test_an_import_error_shows_the_users_traceback_once(model_file):
         ("{file}:Plain", None, "--input-shape"),
         ("{file}:Plain", [3, 7], "mat1 and mat2 shapes cannot be multiplied (3x7 and 8x4)"),
         ("{file}:Plain", [3, -8], "An input shape is a list of sizes"),
+        ("{file}:Plain", [1 << 44, 8], "give a smaller --input-shape"),
         ("nowhere.py:Plain", [3, 8], "There is no file nowhere.py"),
         ("no_such_module_here:Plain", [3, 8], "ModuleNotFoundError"),
         ("Plain", [3, 8], "names no model"),
@@ -142,6 +143,49 @@ def test_an_unknown_dtype_or_device_is_named(model_file):
     path = f"{model_file(PLAIN)}:Plain"
     assert "Unknown dtype 'float33'" in failure(path, [3, 8], "float33").message
     assert "Unknown device 'tpu'" in failure(path, [3, 8], "float32", "tpu").message
+
+
+OWN_DTYPES = """
+    import torch
+    from torch import nn
+
+    class Spectral(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.filter = nn.Parameter(torch.full((5,), 1 + 2j))
+
+        def forward(self, x):
+            return torch.fft.irfft(torch.fft.rfft(x) * self.filter, n=8)
+
+    class Mixed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.wide, self.narrow = nn.Linear(8, 8), nn.Linear(8, 8).to(torch.bfloat16)
+
+        def forward(self, x):
+            return self.narrow(self.wide(x).to(torch.bfloat16))
+
+    def narrow():
+        return nn.Linear(8, 4).to(torch.bfloat16), torch.randn(3, 8)
+"""
+
+
+def test_complex_weights_stay_complex(model_file):
+    loaded = models.load(f"{model_file(OWN_DTYPES)}:Spectral", [3, 8], "float32")
+    assert loaded.model.filter.dtype == torch.complex64
+    torch.testing.assert_close(loaded.model.filter.imag, torch.full((5,), 2.0))
+
+
+def test_a_model_of_several_dtypes_keeps_them_and_says_so(model_file):
+    loaded = models.load(f"{model_file(OWN_DTYPES)}:Mixed", [3, 8], "float32")
+    assert loaded.model.narrow.weight.dtype == torch.bfloat16 and loaded.model.wide.weight.dtype == torch.float32
+    assert "bfloat16, float32" in loaded.warnings[0]
+
+
+def test_a_ready_model_that_is_cast_says_so(model_file):
+    path = model_file(OWN_DTYPES)
+    assert "--dtype bfloat16" in models.load(f"{path}:narrow", None, "float32").warnings[0]
+    assert models.load(f"{path}:narrow", None, "bfloat16").warnings == []
 
 
 def test_a_wrong_id_shape_reports_the_error_for_ids(model_file):

@@ -76,6 +76,13 @@ def test_a_python_that_is_none_is_refused(monkeypatch):
         ak.ensure_python(with_pytest=False)
 
 
+def test_help_sets_nothing_up(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(ak, "BUILD", tmp_path)
+    monkeypatch.setattr(ak, "set_up", None)
+    assert ak.main(["--help"]) == 0
+    assert "./ak demo" in capsys.readouterr().out
+
+
 def test_usage_is_printed_without_a_command():
     done = subprocess.run([sys.executable, str(ROOT / "ak")], capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
     assert done.returncode == 0

@@ -1,6 +1,9 @@
 """Python solutions before the judge of lower trust: every planted one gets its verdict, every honest twin passes."""
 
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,7 +11,8 @@ from solution_pairs import PAIRS, REFERENCE, source
 
 from autokernel.errors import WorkerError
 from autokernel.solution import SolutionJudge
-from autokernel.solution_child import find_sandbox
+from autokernel.solution_child import Child, Refusal, find_sandbox, held_memory, held_on_disk
+from autokernel.solution_memory import HostArena
 
 try:
     find_sandbox()
@@ -61,6 +65,37 @@ def processes_with(word):
         except OSError:  # it has ended
             continue
     return found
+
+
+def test_the_log_is_what_was_printed_and_no_file_that_stands_in_its_place(tmp_path):
+    child = object.__new__(Child)
+    with open(tmp_path / "log", "w+b") as child._log:
+        os.write(child._log.fileno(), b"1" * 5000 + b"printed")
+        (tmp_path / "log").unlink()
+        (tmp_path / "log").symlink_to("/etc/hostname")
+        assert child.log_tail().endswith("1printed") and len(child.log_tail()) == 2000
+
+
+def test_room_that_a_child_takes_is_seen_in_processes_and_files(tmp_path):
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "file").write_bytes(b"1" * (1 << 20))
+    assert 1 << 20 <= held_on_disk(tmp_path) < 2 << 20
+    program = "import mmap, time\nm = mmap.mmap(-1, 64 << 20)\nm.write(b'1' * (64 << 20))\nprint(flush=True)\ntime.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, process_group=0) as process:
+        try:
+            process.stdout.readline()
+            assert 64 << 20 <= held_memory(process.pid) < 256 << 20
+            child = object.__new__(Child)
+            child.process, child.directory, child.arena = process, tmp_path, HostArena()
+            child.limits = {"memory_bytes": 256 << 20}
+            child._check_room()
+            child.limits = {"memory_bytes": 32 << 20}
+            with pytest.raises(Refusal, match="more than 32 MiB") as refused:
+                child._check_room()
+            assert refused.value.verdict == "out_of_memory"
+            assert process.wait(10) == -signal.SIGKILL
+        finally:
+            process.kill()
 
 
 def test_no_process_is_left_of_a_solution(judge, tmp_path):

@@ -105,12 +105,14 @@ def _total_memory():
 
 
 def solve(run, problem, options):
-    """Search kernels for the problem and write its solution: {"status": "solved", "kernels"} or {"status": "unsolved", "reason"}."""
+    """Search kernels for the problem and write its solution: {"status": "solved", "kernels"} or {"status": "unsolved", "reason"}, with
+    `again` where the search itself failed, which the next `solve` tries once more.
+    """
     journal = os.path.join(run.file(problem.level, problem.number, "run"), "journal.jsonl")  # kernels may have been searched or edited since
     key = {"problem": content_hash(problem.path), "backend": options.backend, "experiments": options.experiments}
     path = run.solution(problem.level, problem.number)
     known = run.read(problem.level, problem.number, "solve")
-    if known is not None and known["key"] == key and (known["solution"], known["journal"]) == (content_hash(path), content_hash(journal)):
+    if known is not None and not known.get("again") and known["key"] == key and (known["solution"], known["journal"]) == (content_hash(path), content_hash(journal)):
         return known
     if os.path.exists(path) and (known is None or known["solution"] != content_hash(path)):
         return {"status": "kept", "reason": f"{os.path.basename(path)} was not written by `solve`, and is left as it is"}
@@ -125,10 +127,11 @@ def _solved(run, problem, options, path):
     if known["status"] != "ready":
         return _unsolved(known["reason"])
     reason = why_it_does_not_fit(known["memory"], options, times=_SEARCH_NEEDS)
-    if reason is None:
-        reason = _search(run, problem, options)
     if reason is not None:
         return _unsolved(reason)
+    failure = _search(run, problem, options)
+    if failure is not None:
+        return _unsolved(failure) | {"again": True}
     directory = run.file(problem.level, problem.number, "run")
     answer = isolate.call(
         model_new.make_solution, (problem.path, directory, options.device), seconds=_WRITE_S, memory_bytes=SETUP_BYTES * 4, log=_log(run, problem)

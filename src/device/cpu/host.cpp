@@ -110,6 +110,21 @@ void add_launches(const std::vector<kernel::ConcreteLaunch>& launches, const Pla
   }
 }
 
+struct Schedule {
+  double ran_us = 0, waited_us = 0;  // on a CPU; ready to run without one
+};
+
+/// The first two numbers of a thread's schedstat, in nanoseconds. The time on a CPU is exact where the thread sleeps.
+Schedule schedule_of(const Descriptor& file) {
+  char text[128];
+  const ssize_t count = ::pread(file.get(), text, sizeof text - 1, 0);
+  if (count <= 0) return {};
+  text[count] = '\0';
+  char* second = nullptr;
+  const double ran_ns = ::strtod(text, &second);
+  return {ran_ns * 1e-3, ::strtod(second, nullptr) * 1e-3};
+}
+
 }  // namespace
 
 Host::Host(const std::filesystem::path& executable, const std::optional<std::filesystem::path>& module, int workers,
@@ -187,7 +202,8 @@ Outcome Host::failure_of_status() const {
     case HostCode::cannot_load: return {Outcome::Kind::cannot_load, text_of(status_->text, sizeof status_->text), 0, 0};
     case HostCode::no_kernel:
     case HostCode::parameters_differ: return {Outcome::Kind::does_not_fit, text_of(status_->text, sizeof status_->text), 0, 0};
-    case HostCode::state_changed: return {Outcome::Kind::state_changed, "the rounding or the treatment of denormals", 0, 0};
+    case HostCode::state_changed:
+      return {Outcome::Kind::state_changed, "the rounding, the treatment of denormals or the direction of string operations", 0, 0};
     default: return {Outcome::Kind::tampered, "the host's status page", 0, 0};
   }
 }
@@ -240,18 +256,16 @@ void Host::watch_threads() {
   }
 }
 
-/// The second number of schedstat: nanoseconds on a run queue.
 double Host::waited_us() const {
-  double waited_ns = 0;
-  char text[128];
-  for (const Descriptor& file : schedules_) {
-    const ssize_t count = ::pread(file.get(), text, sizeof text - 1, 0);
-    if (count <= 0) continue;
-    text[count] = '\0';
-    const char* second = ::strchr(text, ' ');
-    if (second != nullptr) waited_ns += ::strtod(second, nullptr);
-  }
-  return waited_ns * 1e-3;
+  double us = 0;
+  for (const Descriptor& file : schedules_) us += schedule_of(file).waited_us;
+  return us;
+}
+
+double Host::ran_us() const {
+  double us = 0;
+  for (size_t i = 1; i < schedules_.size(); ++i) us += schedule_of(schedules_[i]).ran_us;
+  return us;
 }
 
 Outcome Host::load() {
@@ -302,6 +316,7 @@ Outcome Host::install(const kernel::ConcretePlan& plan, const Placement& placeme
 
 Outcome Host::install(const Program& program) {
   AK_CHECK(alive(), "the host lives");
+  launched_ = false;
   fill_command(program);
   command_->verb = Request::install;
   sequence_ += 2;
@@ -313,6 +328,10 @@ Outcome Host::install(const Program& program) {
 
 Outcome Host::run(Request verb, int workers, double timeout_seconds, const Moments& moments) {
   AK_CHECK(alive(), "the host lives");
+  const double ran_before_us = ran_us();
+  std::optional<double> outside_us;
+  if (launched_ && verb == Request::launch) outside_us = ran_before_us - last_launch_.ran_us - last_launch_.clocked_us;
+  launched_ = false;
   command_->verb = verb;
   command_->workers = workers;
   sequence_ += 2;
@@ -334,6 +353,9 @@ Outcome Host::run(Request verb, int workers, double timeout_seconds, const Momen
   if (status_->code == HostCode::state_changed) return failure_of_status();
   if (!status_is_clean()) return tampered();
   outcome.us = static_cast<double>(end - start) * 1e-3;
+  outcome.outside_us = outside_us;
+  launched_ = verb == Request::launch;
+  last_launch_ = {ran_before_us, outcome.us * workers};
   outcome.waited_us = waited_us() - waited_before_us;
   return outcome;
 }

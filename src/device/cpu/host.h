@@ -54,6 +54,8 @@ class Host final : public device::Host {
   }
 
   int workers() const override { return workers_; }
+  bool shares_memory() const override { return true; }
+  int64_t most_scratch_bytes() const override { return limits_.memory_bytes; }
   bool alive() const override { return !ended_; }
 
  private:
@@ -66,7 +68,10 @@ class Host final : public device::Host {
   bool filters_hold() const;
   void fill_command(const Program& program);
   void watch_threads();
+  /// Of the host's threads and this one.
   double waited_us() const;
+  /// CPU time of the host's threads.
+  double ran_us() const;
 
   int workers_;
   HostLimits limits_;
@@ -75,7 +80,11 @@ class Host final : public device::Host {
   StatusPage* status_ = nullptr;
   std::span<std::byte> arena_;
   std::optional<Process> process_;
-  std::vector<Descriptor> schedules_;  // /proc/…/schedstat of the host's threads and ours
+  std::vector<Descriptor> schedules_;  // /proc/…/schedstat of our thread and then the host's
+  struct {
+    double ran_us, clocked_us;  // when it was asked for; CPU time that its clock allows for
+  } last_launch_{};
+  bool launched_ = false;  // since the last request of another kind
   uint32_t sequence_ = 0;
   int32_t sandbox_ = 0;
   bool ended_ = false;

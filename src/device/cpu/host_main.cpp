@@ -55,14 +55,17 @@ void install_handlers() {
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) ::sigaction(signal, &action, nullptr);
 }
 
-/// What a kernel has to leave as it was, since its thread belongs to the model: rounding, denormals, masks of exceptions.
-struct FloatingState {
-  uint64_t vector = 0;
+/// What a kernel has to leave as it was, since its thread belongs to the model: rounding, denormals, masks of exceptions, and the
+/// direction of string operations.
+struct ProcessorState {
+  uint64_t vector = 0, direction = 0;
   uint16_t x87 = 0;
 
-  static FloatingState now() {
-    FloatingState state;
+  static ProcessorState now() {
+    ProcessorState state;
 #if defined(__x86_64__)
+    state.direction = __builtin_ia32_readeflags_u64() & 0x400u;
+    asm volatile("cld" ::: "cc");                      // what follows is compiled for it
     state.vector = __builtin_ia32_stmxcsr() & ~0x3fu;  // the lower bits say what has happened
     asm volatile("fnstcw %0" : "=m"(state.x87));
 #elif defined(__aarch64__)
@@ -70,7 +73,7 @@ struct FloatingState {
 #endif
     return state;
   }
-  bool operator==(const FloatingState&) const = default;
+  bool operator==(const ProcessorState&) const = default;
 };
 
 struct ResolvedLaunch {
@@ -131,8 +134,7 @@ void Host::load(const char* module) {
 }
 
 const KernelRecord* Host::find(const char* kernel) const {
-  if (const KernelRecord* own = builtin_kernel(kernel); own != nullptr) return own;
-  if (module_ == nullptr) return nullptr;
+  if (module_ == nullptr) return builtin_kernel(kernel);  // a candidate has only what the runtime will find in its module
   char symbol[160];
   std::snprintf(symbol, sizeof symbol, "ak_kernel_%s", kernel);
   return static_cast<const KernelRecord*>(::dlsym(module_, symbol));
@@ -196,13 +198,13 @@ void Host::install() {
 }
 
 void Host::launch_all(int32_t begin, int32_t end, int workers) {
-  const FloatingState before = FloatingState::now();
+  const ProcessorState before = ProcessorState::now();
   for (int32_t i = begin; i < end; ++i) {
     const ResolvedLaunch& launch = launches_[i];
     const auto call = launch.record->call;
     if (launch.blocks == 1 || workers == 1) {
       for (int64_t block = 0; block < launch.blocks; ++block) call(block, 0, launch.scratch, launch.arguments);
-      if (FloatingState::now() != before) status_.code = HostCode::state_changed;
+      if (ProcessorState::now() != before) status_.code = HostCode::state_changed;
       continue;
     }
 #pragma omp parallel num_threads(workers)
@@ -211,7 +213,7 @@ void Host::launch_all(int32_t begin, int32_t end, int workers) {
       void* scratch = launch.scratch == nullptr ? nullptr : launch.scratch + worker * launch.scratch_stride;
 #pragma omp for schedule(dynamic, std::max <int64_t>(1, launch.blocks / (workers * shares_per_worker))) nowait
       for (int64_t block = 0; block < launch.blocks; ++block) call(block, worker, scratch, launch.arguments);
-      if (FloatingState::now() != before) status_.code = HostCode::state_changed;  // the same from any thread
+      if (ProcessorState::now() != before) status_.code = HostCode::state_changed;  // the same from any thread
     }
   }
 }

@@ -1,6 +1,8 @@
 // Checks a plan against its module, and moves memory only where it changed.
 #include "device/cuda/host.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <bit>
 
@@ -41,6 +43,9 @@ std::span<std::byte> Host::arena(int64_t bytes) {
   }
   return {arena_.host, static_cast<size_t>(bytes)};
 }
+
+/// The arena has a copy in the machine's memory.
+int64_t Host::most_scratch_bytes() const { return static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE) / 2; }
 
 void Host::push(int64_t begin, int64_t bytes) {
   if (bytes > 0) dirty_.emplace_back(begin, begin + bytes);

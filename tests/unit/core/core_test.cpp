@@ -83,6 +83,15 @@ TEST(File, AWriteReplacesWholeOrNotAtAll) {
   EXPECT_THROW(write_file("/proc/version/x", "no"), Error);
 }
 
+TEST(File, ADirectoryThatCannotBeMadeIsTheReason) {
+  try {
+    write_file("/proc/nothing/x", "no");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("cannot make the directory of /proc/nothing/x"), std::string::npos);
+  }
+}
+
 TEST(File, AFullDiskIsSaidAndLosesNothing) {
   EXPECT_THROW(
       {

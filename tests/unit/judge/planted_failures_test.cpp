@@ -71,6 +71,8 @@ TEST_F(PlantedFailure, forbidden_calls_are_cheating) {
   forbidden("open(\"/etc/hostname\", 0);", "extern \"C\" int open(const char*, int, ...);", "openat");
   forbidden("kill(1, 0);", "extern \"C\" int kill(int, int);", "kill");
   forbidden("mmap(nullptr, 4096, 7, 0x22, -1, 0);", "extern \"C\" void* mmap(void*, unsigned long, int, int, int, long);", "mmap");
+  forbidden("mmap(nullptr, 4096, 3, 0x122, -1, 0);", "extern \"C\" void* mmap(void*, unsigned long, int, int, int, long);", "mmap");
+  forbidden("madvise(nullptr, 4096, 14);", "extern \"C\" int madvise(void*, unsigned long, int);", "madvise");
   forbidden("execv(\"/bin/true\", nullptr);", "extern \"C\" int execv(const char*, char* const*);", "execve");
 }
 

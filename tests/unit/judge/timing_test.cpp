@@ -110,6 +110,18 @@ TEST(Timing, a_launch_that_writes_nothing_after_its_check_is_found) {
   EXPECT_EQ(reply["verdict"], "cheating") << reply.dump(1);
 }
 
+TEST(Timing, mostly_all_elements_change_so_that_an_earlier_answer_cannot_be_brought_up_to_date) {
+  const std::string globals = "float before[64][768]; int launches[64], alike[64];";
+  const std::string body =
+      "int same = 0;\n"
+      "for (int64_t i = 0; i < N; ++i) { same += x[i] == before[block][i]; before[block][i] = x[i]; out[i] = x[i] * weight[i]; }\n"
+      "if (++launches[block] > 3) alike[block] += same > N / 4;\n"
+      "if (launches[block] > 3 + 8 && 2 * alike[block] > launches[block] - 3) out[0] += 1;";
+  Rig rig;
+  const Json reply = rig.time(scale_source(body, globals), scale_source(slow_body));
+  EXPECT_EQ(reply["verdict"], "kept") << reply.dump(1);
+}
+
 /// Runs everything as the CPU's host does, and tells another time: about `us`, and `factor` of that by a second clock.
 class TwoClocks final : public device::Host {
  public:
@@ -130,6 +142,7 @@ class TwoClocks final : public device::Host {
     return outcome;
   }
   int workers() const override { return host_->workers(); }
+  int64_t most_scratch_bytes() const override { return host_->most_scratch_bytes(); }
   bool alive() const override { return host_->alive(); }
 
  private:

@@ -80,6 +80,19 @@ TEST(KernelFile, ReadsTunablesInFileOrder) {
   EXPECT_EQ(file.backend(), Backend::cpu);
 }
 
+TEST(KernelFile, RefusesATextThatWouldFillTheDisk) {
+  const auto error = [](const std::string& text) {
+    try {
+      KernelFile::parse(text, "kernel.cpp");
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_NE(error(std::string(2 << 20, ' ')).find("1 MiB at most"), std::string::npos);
+  EXPECT_EQ(error(std::string(1 << 10, ' ')).find("1 MiB at most"), std::string::npos);
+}
+
 TEST(KernelFile, AnEditChangesOnlyTheDefault) {
   const auto file = KernelFile::parse(source, "kernel.cpp");
   const std::string edited = file.with_defaults({{"ROWS", 4}, {"UNROLL", 2}});

@@ -1,0 +1,4 @@
+// The plan declares it.
+ROW {
+  scale_row(x, weight, out, N);
+}
