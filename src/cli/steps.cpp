@@ -172,6 +172,17 @@ std::optional<store::Baseline> known_baseline(const store::Run& run, const std::
   return std::nullopt;
 }
 
+/// Of each region without a baseline one task: another backend's needs nothing else of PyTorch.
+std::vector<kernel::Task> unmeasured(const store::Run& run, const std::vector<std::string>& ids) {
+  std::map<std::string, kernel::Task> by_region;
+  for (const std::string& id : ids) {
+    if (!known_baseline(run, id)) by_region.emplace(region_of(id), run.task(id));
+  }
+  std::vector<kernel::Task> tasks;
+  for (auto& [region, task] : by_region) tasks.push_back(std::move(task));
+  return tasks;
+}
+
 struct Winner {
   std::string task;
   store::Confirmation confirmation;
@@ -283,9 +294,7 @@ void measure_baselines(Session& session, const std::string& only) {
     if (!session.run().state(id).baseline && (only.empty() || id == only)) open.push_back(id);
   }
   if (open.empty()) return;
-  std::vector<kernel::Task> tasks;
-  for (const std::string& id : open) tasks.push_back(session.run().task(id));
-  compile_baselines_ahead(session, tasks);
+  compile_baselines_ahead(session, unmeasured(session.run(), open));
   session.progress().phase("measure what PyTorch needs");
   for (size_t i = 0; i < open.size() && !stop_requested(); ++i) {
     session.progress().phase_progress(open[i], static_cast<int64_t>(i), static_cast<int64_t>(open.size()));
