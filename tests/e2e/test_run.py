@@ -133,7 +133,7 @@ def test_a_better_edit_is_kept_and_a_wrong_one_is_wrong(program):
     path = program.run_dir / "tasks" / task / "kernel.cpp"
     starter = path.read_text()
 
-    edit(program, task, lambda text: text.replace("float scale, const T* next) {", "float scale, const T* next) {\n  for (volatile int i = 0; i < 50000; ++i) {\n  }", 1))
+    edit(program, task, lambda text: text.replace("row < end; ++row) {", "row < end; ++row) {\n    for (volatile int i = 0; i < 50000; ++i) {\n    }", 1))
     slow = path.read_text()
     code, reply = bench(program, task, "waits in every row")
     assert (code, reply["verdict"], reply["evidence"]["stages"]) == (0, "kept", [1, 2, 3, 4, 5]), "the first correct kernel is the incumbent"
