@@ -75,9 +75,9 @@ std::optional<std::string> read_file_if_exists(const fs::path& path) {
 }
 
 void write_file(const fs::path& path, std::string_view content) {
-  std::error_code error;
-  if (path.has_parent_path()) fs::create_directories(path.parent_path(), error);
-  if (error) throw Error("cannot make the directory of " + path.string() + ": " + error.message(), advice_for(error.value()));
+  std::error_code failed;
+  if (path.has_parent_path()) fs::create_directories(path.parent_path(), failed);
+  if (failed) throw Error("cannot make the directory of " + path.string() + ": " + failed.message(), advice_for(failed.value()));
   const fs::path temporary = path.string() + ".tmp" + std::to_string(::getpid());
   {
     Descriptor fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));

@@ -81,7 +81,7 @@ TEST(KernelFile, ReadsTunablesInFileOrder) {
 }
 
 TEST(KernelFile, RefusesATextThatWouldFillTheDisk) {
-  const auto error = [](const std::string& text) {
+  const auto message_of = [](const std::string& text) {
     try {
       KernelFile::parse(text, "kernel.cpp");
     } catch (const Error& error) {
@@ -89,8 +89,8 @@ TEST(KernelFile, RefusesATextThatWouldFillTheDisk) {
     }
     return std::string();
   };
-  EXPECT_NE(error(std::string(2 << 20, ' ')).find("1 MiB at most"), std::string::npos);
-  EXPECT_EQ(error(std::string(1 << 10, ' ')).find("1 MiB at most"), std::string::npos);
+  EXPECT_NE(message_of(std::string(2 << 20, ' ')).find("1 MiB at most"), std::string::npos);
+  EXPECT_EQ(message_of(std::string(1 << 10, ' ')).find("1 MiB at most"), std::string::npos);
 }
 
 TEST(KernelFile, AnEditChangesOnlyTheDefault) {
