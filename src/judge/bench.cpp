@@ -150,7 +150,8 @@ std::optional<Finding> Bench::excessive_scratch() const {
 std::optional<Finding> Bench::place(uint64_t seed) {
   if (auto finding = excessive_scratch()) return finding;
   poison_ = Poison(seed ^ 0x5eedULL);
-  canary_ = Poison(seed ^ 0xca9a5ULL, static_cast<Poison::Kind>((seed + static_cast<uint64_t>(placed_++)) % 3));
+  turn_ = turn_ ? *turn_ + 1 : seed % 3;
+  canary_ = Poison(seed ^ 0xca9a5ULL, static_cast<Poison::Kind>(*turn_ % 3));
   sample_seed_ = seed;
   changes_.clear();
   late_changes_.clear();

@@ -108,7 +108,7 @@ class Bench {
   const CaseData& data_;
   kernel::ConcretePlan plan_;
   Poison poison_{0}, canary_{0};  // of outputs; of scratch and of what lies between the buffers
-  int placed_ = 0;
+  std::optional<uint64_t> turn_;  // of the kinds of canary: the first is a secret, and three placements have seen all
   std::vector<Buffer> buffers_;
   std::vector<Change> changes_, late_changes_;  // made; to be made when the launch is about to start
   std::vector<Sample> samples_;
