@@ -48,8 +48,8 @@ void remove_abandoned(const fs::path& where, std::string_view prefix) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(where, ignored)) {
     if (!entry.path().filename().string().starts_with(prefix)) continue;
-    const Descriptor owner(::open((entry.path() / TemporaryDirectory::owner_file).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
-    if (owner.valid() && ::flock(owner.get(), LOCK_EX | LOCK_NB) == 0) fs::remove_all(entry.path(), ignored);
+    Descriptor owner(::open((entry.path() / TemporaryDirectory::owner_file).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+    if (owner.valid() && FileLock::try_acquire(std::move(owner))) fs::remove_all(entry.path(), ignored);
   }
 }
 
@@ -114,20 +114,22 @@ bool lies_within(const fs::path& path, const fs::path& directory) {
 
 TemporaryDirectory::TemporaryDirectory(std::string_view prefix, const fs::path& parent) {
   fs::path where = parent;
-  if (where.empty()) where = ::access("/dev/shm", W_OK) == 0 ? fs::path("/dev/shm") : fs::temp_directory_path();
-  remove_abandoned(where, prefix);
+  if (where.empty()) {
+    where = ::access("/dev/shm", W_OK) == 0 ? fs::path("/dev/shm") : fs::temp_directory_path();
+    remove_abandoned(where, prefix);
+  }
   std::string pattern = (where / prefix).string() + "XXXXXX";
   if (::mkdtemp(pattern.data()) == nullptr)
     throw Error("cannot make a directory in " + where.string() + ": " + reason(), advice_for(errno));
   path_ = pattern;
   const fs::path unlocked = path_ / (std::string(owner_file) + ".new");
-  owner_ = Descriptor(::open(unlocked.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  // Nobody sees it before it is locked.
-  if (!owner_.valid() || ::flock(owner_.get(), LOCK_EX | LOCK_NB) != 0 || ::rename(unlocked.c_str(), (path_ / owner_file).c_str()) != 0) {
-    const std::string why = reason();
+  try {
+    owner_ = FileLock::try_acquire(unlocked);
+    fs::rename(unlocked, path_ / owner_file);  // nobody sees it before it is locked
+  } catch (...) {
     std::error_code ignored;
     fs::remove_all(path_, ignored);
-    throw Error("cannot write into " + where.string() + ": " + why, advice_for(errno));
+    throw;
   }
 }
 
@@ -139,8 +141,12 @@ TemporaryDirectory::~TemporaryDirectory() {
 std::optional<FileLock> FileLock::try_acquire(const fs::path& path) {
   Descriptor fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!fd.valid()) throw Error("cannot open the lock " + path.string() + ": " + reason(), advice_for(errno));
-  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return std::nullopt;
-  return FileLock(std::move(fd));
+  return try_acquire(std::move(fd));
+}
+
+std::optional<FileLock> FileLock::try_acquire(Descriptor file) {
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) return std::nullopt;
+  return FileLock(std::move(file));
 }
 
 fs::path cache_directory() { return user_directory("XDG_CACHE_HOME", ".cache"); }

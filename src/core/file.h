@@ -48,7 +48,21 @@ void write_json(const std::filesystem::path& path, const Json& value);
 /// Whether `path` is `directory` or lies below it, by their names alone.
 bool lies_within(const std::filesystem::path& path, const std::filesystem::path& directory);
 
-/// A directory of its own that is removed with all its content at the end; after a kill, by the next process that makes one of its kind.
+/// An exclusive advisory lock, given up when the object or the process ends.
+class FileLock {
+ public:
+  /// Take the lock, or return nothing if another process holds it.
+  static std::optional<FileLock> try_acquire(const std::filesystem::path& path);
+  /// The same of an open file.
+  static std::optional<FileLock> try_acquire(Descriptor file);
+
+ private:
+  explicit FileLock(Descriptor fd) : fd_(std::move(fd)) {}
+  Descriptor fd_;
+};
+
+/// A directory of its own that is removed with all its content at the end; in shared memory, which holds what is left until a reboot, after
+/// a kill by the next process that makes one of its kind.
 class TemporaryDirectory {
  public:
   /// Make `<parent>/<prefix>XXXXXX`; without a parent in shared memory, or the system's temporary directory where there is none. The file
@@ -63,18 +77,7 @@ class TemporaryDirectory {
 
  private:
   std::filesystem::path path_;
-  Descriptor owner_;
-};
-
-/// An exclusive advisory lock, given up when the object or the process ends.
-class FileLock {
- public:
-  /// Take the lock, or return nothing if another process holds it.
-  static std::optional<FileLock> try_acquire(const std::filesystem::path& path);
-
- private:
-  explicit FileLock(Descriptor fd) : fd_(std::move(fd)) {}
-  Descriptor fd_;
+  std::optional<FileLock> owner_;
 };
 
 /// ${XDG_CACHE_HOME:-~/.cache}/autokernel

@@ -121,8 +121,8 @@ std::optional<Finding> PairedTimer::launch_once(Bench& bench, Timing* timing, bo
   const int repeats = usual + static_cast<int>(secrets_() % static_cast<uint64_t>(1 + usual / 2));
   if (auto finding = bench.launch(bench.workers(), Bench::Look::few, repeats)) return finding;
   if (auto finding = bench.check_finished()) return finding;
-  if (timing != nullptr) timing->launches.push_back({seed, nudged, bench.outputs_hash()});
   if (timing != nullptr) {
+    timing->launches.push_back({seed, nudged, bench.outputs_hash()});
     if (bench.last_outside_us() && previous_us_ > 0) timing->outside_us.emplace_back(previous_us_, *bench.last_outside_us());
     previous_us_ = bench.last_us();
   }

@@ -268,14 +268,17 @@ std::optional<Finding> Server::works_outside(Bench& bench, Timing& timing) {
   return std::nullopt;
 }
 
+std::optional<Finding> Server::doubt(const Subject& subject, const CaseData& data, Bench& bench, Timing& timing) {
+  if (auto finding = below_floor(bench, data, timing)) return finding;
+  if (auto finding = works_outside(bench, timing)) return finding;
+  if (auto finding = PairedTimer(*machine_, secrets_).watch(bench, watched_launches)) return finding;
+  return replay(subject, data, timing);
+}
+
 Json Server::time_alone(const Subject& subject, const CaseData& data, Bench& bench, const TimingRules& rules) {
   Timing timing = PairedTimer(*machine_, secrets_).measure(bench, rules);
-  std::optional<Finding> finding = timing.failure;
-  if (!finding) finding = below_floor(bench, data, timing);
-  if (!finding) finding = works_outside(bench, timing);
-  if (!finding) finding = PairedTimer(*machine_, secrets_).watch(bench, watched_launches);
-  if (!finding) finding = replay(subject, data, timing);
-  if (finding) return verdict_json(*finding);
+  if (timing.failure) return verdict_json(*timing.failure);
+  if (auto finding = doubt(subject, data, bench, timing)) return verdict_json(*finding);
   return {{"verdict", "kept"}, {"evidence", evidence_of(timing, bench)}, {"median_us", median(timing.samples_us)}};
 }
 
@@ -315,10 +318,7 @@ Json Server::time_once(const Json& arguments) {
   const double middle = median(timing.samples_us);
   const Json evidence = evidence_of(timing, bench);
   if (!timing.faster) return {{"verdict", "slower"}, {"evidence", evidence}, {"median_us", middle}};
-  if (auto finding = below_floor(bench, data, timing)) return verdict_json(*finding);
-  if (auto finding = works_outside(bench, timing)) return verdict_json(*finding);
-  if (auto finding = PairedTimer(*machine_, secrets_).watch(bench, watched_launches)) return verdict_json(*finding);
-  if (auto finding = replay(subject, data, timing)) return verdict_json(*finding);
+  if (auto finding = doubt(subject, data, bench, timing)) return verdict_json(*finding);
   return {{"verdict", "kept"}, {"evidence", evidence}, {"median_us", middle}};
 }
 

@@ -52,6 +52,8 @@ class Server {
   std::optional<Finding> replay(const Subject& subject, const CaseData& data, Timing& timing);
   std::optional<Finding> works_outside(Bench& bench, Timing& timing);
   std::optional<Finding> below_floor(Bench& bench, const CaseData& data, Timing& timing);
+  /// All that a time is doubted for, before it is kept.
+  std::optional<Finding> doubt(const Subject& subject, const CaseData& data, Bench& bench, Timing& timing);
   Json time_alone(const Subject& subject, const CaseData& data, Bench& bench, const TimingRules& rules);
   double timeout_seconds(const CaseData& data) const;
 

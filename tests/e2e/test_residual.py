@@ -3,14 +3,12 @@
 import functools
 import importlib.util
 import json
-import re
-import tomllib
 from pathlib import Path
 
 import pytest
 import torch
 from conftest import PROGRAM, Program
-from judge_client import compile_cpu
+from test_cases import Bench
 
 from autokernel import dynamo
 
@@ -57,14 +55,11 @@ def put_bundle(run, task):
     """The starter as if it had won."""
     directory = run / "bundles" / task["id"]
     directory.mkdir(parents=True)
-    text = (run / "tasks" / task["id"] / "kernel.cpp").read_text()
-    tunables = tomllib.loads(re.match(r"/\*autokernel\n(.*?)\*/", text, re.DOTALL).group(1))["tune"]
-    point = {name: tunable["default"] for name, tunable in tunables.items() if name != "require"}
-    types = {"T": "float", **{f"T_{tensor['name']}": "float" for tensor in task["tensors"]}}
-    module = Path(compile_cpu(directory, text, tuple({**point, **task["options"], **types}.items())))
-    bundle = {"schema": "autokernel.bundle/1", "task": task, "kernel_file": module.with_suffix(".cpp").name, "module": module.name, "backend": "cpu",
-              "architecture": "", "point": point, "speedup_vs_best": 2, "us": 1, "baseline_us": 2, "replaces_us": 2}
-    (directory / "bundle.json").write_text(json.dumps(bundle))
+    bench = Bench("cpu", directory)
+    module = bench.starter(task, task["workload"][0])["module"]
+    bench.judge.close()
+    bundle = json.loads((directory / "bundle.json").read_text())
+    (directory / "bundle.json").write_text(json.dumps({**bundle, "module": Path(module).name, "speedup_vs_best": 2, "baseline_us": 2, "replaces_us": 2}))
 
 
 def test_each_norm_is_one_region_with_the_sum_before_it(blocks):

@@ -115,12 +115,12 @@ TEST(FileLock, IsHeldByOne) {
 }
 
 TEST(TemporaryDirectory, WhatAKilledProcessLeftGoesAndWhatIsInUseStays) {
-  const TemporaryDirectory parent("ak-test-"), used("a-", parent.path());
+  const TemporaryDirectory used("ak-test-a-");
   std::array<int, 2> pipe{};
   ASSERT_EQ(::pipe(pipe.data()), 0);
   const pid_t killed = ::fork();
   if (killed == 0) {
-    const TemporaryDirectory left("a-", parent.path());
+    const TemporaryDirectory left("ak-test-a-");
     const std::string path = left.path().string();
     ::_exit(::write(pipe[1], path.data(), path.size()) == static_cast<ssize_t>(path.size()) ? 0 : 1);  // no destructor runs
   }
@@ -131,9 +131,9 @@ TEST(TemporaryDirectory, WhatAKilledProcessLeftGoesAndWhatIsInUseStays) {
   int status = 0;
   ASSERT_EQ(::waitpid(killed, &status, 0), killed);
   ASSERT_TRUE(std::filesystem::exists(path.data()));
-  const TemporaryDirectory other("b-", parent.path());
+  const TemporaryDirectory other("ak-test-b-");
   EXPECT_TRUE(std::filesystem::exists(path.data())) << "of another kind";
-  const TemporaryDirectory next("a-", parent.path());
+  const TemporaryDirectory next("ak-test-a-");
   EXPECT_FALSE(std::filesystem::exists(path.data()));
   EXPECT_TRUE(std::filesystem::exists(used.path()) && std::filesystem::exists(next.path()));
 }
