@@ -258,11 +258,11 @@ void Bench::nudge() {
   }
 }
 
-void Bench::perturb(uint64_t seed, int64_t nudged) {
+void Bench::perturb(const Perturbation& perturbation) {
   AK_CHECK(changes_.empty() && nudged_ == 0, "inputs are perturbed once, then restored");
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(perturbation.seed);
   nudge_seed_ = random();
-  nudged_ = nudged;
+  nudged_ = perturbation.nudged;
   nudge();
   for (const Buffer& each : buffers_) {
     if (each.kind != Kind::input) continue;
@@ -275,6 +275,19 @@ void Bench::perturb(uint64_t seed, int64_t nudged) {
     }
     for (int64_t i = 0; i < late_changes; ++i) late_changes_.push_back(draw_change(each, input, random));
   }
+  draw_few(perturbation);
+}
+
+void Bench::draw_few(const Perturbation& perturbation) {
+  std::vector<const Buffer*> changing;
+  for (const Buffer& each : buffers_) {
+    if (each.kind == Kind::input && count_of(data_.inputs()[each.index].shape) > 0 && changes_between_launches(each))
+      changing.push_back(&each);
+  }
+  if (changing.empty()) return;
+  std::mt19937_64 random(perturbation.few_seed);
+  const Buffer& one = *changing[random() % changing.size()];
+  for (int64_t i = 0; i < perturbation.few; ++i) late_changes_.push_back(draw_change(one, data_.inputs()[one.index], random));
 }
 
 /// A change made twice is none.

@@ -14,6 +14,14 @@
 
 namespace ak::judge {
 
+/// How the inputs of a launch differ from the case's.
+struct Perturbation {
+  uint64_t seed = 0;      // of the elements that change, so that no earlier answer is right; a few only when the launch is about to start
+  int64_t nudged = 0;     // elements of each input that get other last bits first: it does not pay to bring an earlier answer up to date
+  uint64_t few_seed = 0;  // of `few` further elements of one input, late: all there is between two launches of the same seed
+  int64_t few = 0;
+};
+
 /// Whatever lies between the buffers is canary; so is what an output's strides leave out.
 class Bench {
  public:
@@ -25,10 +33,8 @@ class Bench {
 
   /// Poison the outputs and the scratch of a launch.
   void poison_outputs();
-  /// Change some elements of the inputs, so that no earlier answer is right, a few more of them when the launch is about to start, so
-  /// that nothing can be computed ahead, and first the last bits of up to `nudged` elements of each, so that it does not pay to bring an
-  /// earlier answer up to date. Undone by restore().
-  void perturb(uint64_t seed, int64_t nudged);
+  /// Undone by restore().
+  void perturb(const Perturbation& perturbation);
   /// As many elements as can be nudged in a part of a launch's time; 0 where each would have to reach a device.
   int64_t affordable_nudges() const;
   void restore();
@@ -98,6 +104,7 @@ class Bench {
   std::optional<Finding> changed_canary() const;
   std::optional<Finding> changed_gap(const Buffer& buffer) const;
   void sample_outputs(Look look);
+  void draw_few(const Perturbation& perturbation);
   Change draw_change(const Buffer& buffer, const InputTensor& input, std::mt19937_64& random) const;
   void apply(const Change& change);
   void nudge();

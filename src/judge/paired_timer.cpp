@@ -2,6 +2,7 @@
 #include "judge/paired_timer.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 
@@ -19,7 +20,8 @@ constexpr double longest_repeated_us = 20'000;                         // a long
 constexpr double patience = 4;                                         // times maximum_seconds, where too few samples are undisturbed
 constexpr double most_repeats = 16, repeated_us = 2000;                // of a launch, where the device has its own clock
 constexpr size_t least_outside = 4;
-constexpr uint64_t cycle = 8;  // of launches, most of which leave no element as it was
+constexpr uint64_t cycle = 8;                   // of launches, most of which leave no element as it was
+constexpr std::array few_changes = {0, 1, 64};  // of those that are alike
 constexpr size_t alone_least = 12, alone_most = 60;
 constexpr size_t samples_a_place = 3;  // of the same addresses, which are a part of a kernel's luck
 constexpr double alone_precision = 0.01;
@@ -102,18 +104,22 @@ double outside_us(const Timing& timing) {
 
 bool is_clean(double us, double waited_us) { return waited_us <= tolerated_wait_us + tolerated_wait_share * us; }
 
-/// Two launches in a row of each cycle differ in a few elements only: who looks at some of them believes that he has seen the data.
-int64_t PairedTimer::nudges(const Bench& bench) {
-  if (step_ == 0) plain_ = secrets_() % (cycle - 1);
-  const bool plain = step_ == plain_ || step_ == plain_ + 1;
+/// Some launches in a row of each cycle differ in a few elements only: who looks at a part of the data believes that he has seen it.
+Perturbation PairedTimer::next_perturbation(const Bench& bench) {
+  if (step_ == 0) {
+    alike_ = secrets_() % (cycle - few_changes.size() + 1);
+    alike_seed_ = secrets_();
+  }
+  const uint64_t which = step_ - alike_;
   step_ = (step_ + 1) % cycle;
-  return plain ? 0 : bench.affordable_nudges();
+  if (which >= few_changes.size()) return {.seed = secrets_(), .nudged = bench.affordable_nudges()};
+  return {.seed = alike_seed_, .few_seed = secrets_(), .few = few_changes[which]};
 }
 
 std::optional<Finding> PairedTimer::launch_once(Bench& bench, Timing* timing, bool check_memory) {
-  const uint64_t seed = secrets_();
-  const int64_t nudged = timing != nullptr ? nudges(bench) : bench.affordable_nudges();
-  bench.perturb(seed, nudged);
+  const Perturbation perturbation =
+      timing != nullptr ? next_perturbation(bench) : Perturbation{.seed = secrets_(), .nudged = bench.affordable_nudges()};
+  bench.perturb(perturbation);
   bench.poison_outputs();
   machine_.flush();
   // The last of them is looked at; nobody can tell which it is.
@@ -122,7 +128,7 @@ std::optional<Finding> PairedTimer::launch_once(Bench& bench, Timing* timing, bo
   if (auto finding = bench.launch(bench.workers(), Bench::Look::few, repeats)) return finding;
   if (auto finding = bench.check_finished()) return finding;
   if (timing != nullptr) {
-    timing->launches.push_back({seed, nudged, bench.outputs_hash()});
+    timing->launches.push_back({perturbation, bench.outputs_hash()});
     if (bench.last_outside_us() && previous_us_ > 0) timing->outside_us.emplace_back(previous_us_, *bench.last_outside_us());
     previous_us_ = bench.last_us();
   }
@@ -133,7 +139,7 @@ std::optional<Finding> PairedTimer::launch_once(Bench& bench, Timing* timing, bo
 
 std::optional<Finding> PairedTimer::watch(Bench& bench, int launches) {
   for (int i = 0; i < launches; ++i) {
-    bench.perturb(secrets_(), bench.affordable_nudges());
+    bench.perturb({.seed = secrets_(), .nudged = bench.affordable_nudges()});
     bench.poison_outputs();
     machine_.flush();
     if (auto finding = bench.launch(bench.workers(), Bench::Look::all_at_once)) return finding;

@@ -22,8 +22,7 @@ struct TimingRules {
 
 /// A launch of the candidate on contents that it had not seen before.
 struct TimedLaunch {
-  uint64_t seed;   // of Bench::perturb
-  int64_t nudged;  // of the same
+  Perturbation perturbation;
   std::string outputs_hash;
 };
 
@@ -81,12 +80,13 @@ class PairedTimer {
   /// The first undisturbed of a few launches, else the last.
   std::optional<Finding> sample(Bench& bench, std::vector<Sample>& samples, Timing* timing);
 
-  int64_t nudges(const Bench& bench);
+  Perturbation next_perturbation(const Bench& bench);
 
   Machine& machine_;
   std::mt19937_64& secrets_;
   double previous_us_ = 0;         // of the candidate's last launch
-  uint64_t step_ = 0, plain_ = 0;  // launches of the candidate, within a cycle: this one, and the first that is not nudged
+  uint64_t step_ = 0, alike_ = 0;  // launches of the candidate, within a cycle: this one, and the first of those that are alike
+  uint64_t alike_seed_ = 0;
 };
 
 }  // namespace ak::judge

@@ -1,6 +1,6 @@
-// Halfwords 0x7ff9 to 0x7ffe: alone, in pairs and in fours they are quiet NaN of float16, bfloat16, float32 and float64. 0x7fff is left
-// out: PyTorch rounds a NaN to 0xffff in bfloat16, and an honest kernel may negate it. Halfwords 0x7b80 to 0x7bff are finite in all of
-// them: above 6e4 in float16, 1e36 in bfloat16 and float32, 1e284 in float64.
+// Halfwords 0x7ff9 to 0x7ffe, and the same below zero: alone, in pairs and in fours they are quiet NaN of float16, bfloat16, float32 and
+// float64. 0x7fff is left out: PyTorch rounds a NaN to 0xffff in bfloat16, and an honest kernel may negate it. Halfwords 0x7b80 to 0x7bff
+// are finite in all of them: above 6e4 in float16, 1e36 in bfloat16 and float32, 1e284 in float64.
 #include "judge/poison.h"
 
 #include <algorithm>
@@ -8,12 +8,32 @@
 #include <random>
 
 namespace ak::judge {
+namespace {
+
+constexpr uint16_t sign = 0x8000;
+
+struct Halfwords {
+  uint16_t first, count;
+  bool both_signs;
+};
+
+Halfwords halfwords(Poison::Kind kind) {
+  switch (kind) {
+    case Poison::Kind::nan: return {0x7ffc, 3, true};
+    case Poison::Kind::largest: return {0x7b80, 128, false};
+    case Poison::Kind::smallest: return {0x7b80 | sign, 128, false};
+    default: return {0x7ff9, 3, true};
+  }
+}
+
+}  // namespace
 
 Poison::Poison(uint64_t seed, Kind kind) : tile_(static_cast<size_t>(period + 8)) {
   std::mt19937_64 random(seed);
-  const uint16_t first = kind == Kind::nan ? 0x7ff9 : kind == Kind::largest ? 0x7b80 : 0xfb80, choices = kind == Kind::nan ? 6 : 128;
+  const auto [first, count, both_signs] = halfwords(kind);
   for (int64_t at = 0; at < period; at += 2) {
-    const auto half = static_cast<uint16_t>(first + random() % choices);
+    const uint64_t drawn = random();
+    const auto half = static_cast<uint16_t>((first + (drawn >> 1) % count) ^ (both_signs && (drawn & 1) != 0 ? sign : 0));
     std::memcpy(tile_.data() + at, &half, sizeof half);
   }
   std::memcpy(tile_.data() + period, tile_.data(), 8);

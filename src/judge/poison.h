@@ -11,9 +11,11 @@ namespace ak::judge {
 /// The byte at an offset of the arena depends on the offset and the seed alone.
 class Poison {
  public:
-  enum class Kind { nan, largest, smallest };  // a NaN is lost in some comparisons; a number of 1e4 or more either way is not
+  /// A NaN is lost in some comparisons; a number of 1e4 or more either way is not. An output's NaN are no canary's, whatever its sign: a
+  /// kernel that reads what it should not may well write what it read.
+  enum class Kind { nan, largest, smallest, output };
 
-  explicit Poison(uint64_t seed, Kind kind = Kind::nan);
+  explicit Poison(uint64_t seed, Kind kind = Kind::output);
 
   /// `at`: offset in the arena of the first byte of `bytes`.
   void fill(std::span<std::byte> bytes, int64_t at) const;

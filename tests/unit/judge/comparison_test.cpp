@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <set>
 
 #include "rig.h"
 
@@ -202,6 +203,24 @@ TEST(Poison, is_nan_in_every_floating_type_and_knows_the_first_change) {
   bytes[70'001] ^= std::byte{1};
   EXPECT_EQ(poison.first_changed(bytes, 4096 + 64), 70'001);
   EXPECT_NE(Poison(43).first_changed(bytes, 4096 + 64), -1);
+}
+
+TEST(Poison, an_outputs_nan_is_no_canarys_whatever_its_sign) {
+  const auto halfwords = [](Poison::Kind kind) {
+    std::vector<std::byte> bytes(64 << 10);
+    Poison(7, kind).fill(bytes, 0);
+    std::set<int> seen;
+    for (size_t at = 0; at < bytes.size(); at += 2) {
+      uint16_t half = 0;
+      std::memcpy(&half, bytes.data() + at, sizeof half);
+      seen.insert(half & 0x7fff);
+    }
+    return seen;
+  };
+  const std::set<int> outputs = halfwords(Poison::Kind::output), canaries = halfwords(Poison::Kind::nan);
+  EXPECT_EQ(outputs.size(), 3u);
+  EXPECT_EQ(canaries.size(), 3u);
+  for (const int half : outputs) EXPECT_EQ(canaries.count(half), 0u);
 }
 
 TEST(MedianInterval, holds_the_median_as_often_as_it_says) {
