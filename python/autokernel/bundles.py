@@ -3,7 +3,7 @@
 import json
 import os
 
-from autokernel import runtime
+from autokernel import installation, runtime
 
 SCHEMA = "autokernel.bundle/1"
 DEVICES = {"cpu": "cpu", "cuda": "cuda", "triton": "cuda"}  # the type of device that a backend's kernels run on
@@ -78,7 +78,7 @@ class Bundles:
         if not self.bundles:
             return []
         usable = []
-        for region in runtime.match(_as_json(graph), self._patterns(), runtime.families_directory()):
+        for region in runtime.match(_as_json(graph), self._patterns(), installation.families_directory()):
             bundle, reason = self._best(region, graph)
             if bundle is None:
                 report.left.append(left(region, report, reason))

@@ -12,7 +12,7 @@ import torch
 from torch._dynamo.source import ConstantSource
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from autokernel import runtime
+from autokernel import library, runtime
 from autokernel.bundles import Bundles, chosen_rest, left
 from autokernel.capture import first_line
 
@@ -145,7 +145,7 @@ def _replace_region(graph, region, bundle, report):
     call = call_site(graph, region, bundle)
     try:
         instance = runtime.open_instance(bundle.directory, call)
-    except runtime.RuntimeFailure as error:  # a kernel for another processor, or a damaged file: the others still serve
+    except library.RuntimeFailure as error:  # a kernel for another processor, or a damaged file: the others still serve
         _say_once(f"a region goes to Inductor: {error}")
         report.left.append(left(region, report, str(error)))
         return

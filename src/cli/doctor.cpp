@@ -156,7 +156,10 @@ Finding nvrtc() {
 Finding triton() {
   try {
     const compile::TritonServer server;
-    return {State::present, "Triton", server.version() + ", compiles without a GPU", ""};
+    const bool full = server.sandbox().size() == 3;
+    return {full ? State::present : State::optional_missing, "Triton",
+            fmt::format("{}, compiles without a GPU, confined by {}", server.version(), fmt::join(server.sandbox(), ", ")),
+            full ? "" : "a Linux kernel with Landlock (5.19 or later) and seccomp gives all of files, calls, limits"};
   } catch (const Error& error) {
     return {State::optional_missing, "Triton", error.what(), error.what_to_do() + "; needed for --backend triton only"};
   }

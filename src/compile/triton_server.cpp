@@ -59,6 +59,7 @@ void TritonServer::start() {
   if (hello.value("protocol", int64_t{0}) != protocol_version)
     throw Error("the Triton compiler speaks another protocol", "set AUTOKERNEL_HOME to the installation that belongs to this program");
   version_ = hello.at("triton");
+  sandbox_ = hello.at("sandbox");
 }
 
 std::optional<Channel> TritonServer::connect() {

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/channel.h"
 #include "core/file.h"
@@ -22,6 +23,8 @@ class TritonServer {
 
   /// "3.9.0"
   const std::string& version() const { return version_; }
+  /// What confines a compile, of files, calls and limits.
+  const std::vector<std::string>& sandbox() const { return sandbox_; }
 
   /// One request of the protocol; nothing where the server died meanwhile.
   std::optional<Json> ask(const Json& request);
@@ -31,6 +34,7 @@ class TritonServer {
   std::optional<Channel> connect();
 
   std::string version_;
+  std::vector<std::string> sandbox_;
   std::mutex mutex_;  // of what follows
   std::optional<TemporaryDirectory> directory_;
   std::optional<Process> process_;

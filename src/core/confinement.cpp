@@ -12,6 +12,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "core/call_filter.h"
 #include "core/error.h"
 #include "core/file.h"
@@ -32,7 +34,7 @@ struct Handled {
 
 Handled handled_by(long version) {
   Handled handled;
-  handled.files = first_version | (version >= 2 ? refer : 0) | (version >= 3 ? truncate_file : 0);
+  handled.files = first_version | (version >= landlock_with_moves ? refer : 0) | (version >= 3 ? truncate_file : 0);
   if (version >= 4) handled.network = 3;                     // TCP: bind, connect
   if (version >= landlock_with_signals) handled.scoped = 3;  // abstract sockets, signals
   return handled;
@@ -153,8 +155,12 @@ void signals_to_itself_only(CallFilter& filter) {
 
 }  // namespace
 
+int landlock_version() {
+  return static_cast<int>(std::max(0L, ::syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION)));
+}
+
 int restrict_files(std::span<const FileRule> rules) {
-  const long version = ::syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
+  const int version = landlock_version();
   if (version < 1) return 0;
   const Handled handled = handled_by(version);
   const Descriptor set(static_cast<int>(::syscall(SYS_landlock_create_ruleset, &handled, size_for(version), 0)));
@@ -163,7 +169,7 @@ int restrict_files(std::span<const FileRule> rules) {
   ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   if (::syscall(SYS_landlock_restrict_self, set.get(), 0) != 0)
     throw Error(std::string("Landlock refuses to restrict the process: ") + ::strerror(errno));
-  return static_cast<int>(version);
+  return version;
 }
 
 bool restrict_calls(const CallRules& rules) {

@@ -15,6 +15,9 @@ struct FileRule {
   std::filesystem::path path;
 };
 
+/// 0 where there is none.
+int landlock_version();
+
 /// By Landlock: these files and no others, and where the kernel's Landlock is recent enough no TCP, no signals and no abstract sockets to
 /// the outside. Returns its version; 0 where there is none.
 /// errors: Landlock is there and refuses the rules.
@@ -30,7 +33,7 @@ struct CallRules {
 /// answers EPERM, as honest code copes with. False where there is no seccomp.
 bool restrict_calls(const CallRules& rules);
 
-/// From which version on Landlock keeps signals inside.
-constexpr int landlock_with_signals = 6;
+/// From which version on Landlock lets files move between directories, and keeps signals inside.
+constexpr int landlock_with_moves = 2, landlock_with_signals = 6;
 
 }  // namespace ak

@@ -1,4 +1,4 @@
-/* The C API of libautokernel.so: matching, opening finished kernels, and the PyTorch operator that calls them. */
+/* The C API of libautokernel.so: matching, opening finished kernels, the PyTorch operator that calls them, and a sandbox for compilers. */
 #pragma once
 
 #include <stdint.h>
@@ -31,6 +31,11 @@ AK_API int64_t ak_calls(int64_t instance);
 
 /// Say that weights were overwritten in place: kernels on GPUs, which do not notice it, prepare them again at their next call.
 AK_API void ak_weights_changed(void);
+
+/// Confine this process and those it will start, for good, to the files of {"read": [path, ...], "run": [...], "write": [...]}, directories
+/// with all below, and to the calls that a compiler needs: {"levels": what was reached, of "files" and "calls"}. Without Landlock of
+/// version 2, which lets files move between directories, files stay open.
+AK_API char* ak_confine(const char* rules_json);
 
 /// Undo one ak_open.
 AK_API void ak_close(int64_t instance);

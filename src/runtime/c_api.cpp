@@ -6,7 +6,10 @@
 #include <new>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "core/confinement.h"
 #include "core/error.h"
 #include "graph/family.h"
 #include "graph/graph.h"
@@ -50,6 +53,20 @@ ak::Json match_regions(const char* graph_json, const char* patterns_json, const 
   return {{"regions", std::move(regions)}};
 }
 
+/// errors: malformed rules; Landlock is there and refuses them.
+ak::Json confine(const ak::Json& rules) {
+  using Access = ak::FileRule::Access;
+  std::vector<ak::FileRule> files;
+  for (const auto& [name, access] : {std::pair("read", Access::read), {"run", Access::run}, {"write", Access::write}}) {
+    for (const auto& path : rules.at(name)) files.push_back({access, path.get<std::string>()});
+  }
+  const int landlock = ak::landlock_version() >= ak::landlock_with_moves ? ak::restrict_files(files) : 0;
+  ak::Json levels = ak::Json::array();
+  if (landlock > 0) levels.push_back("files");
+  if (ak::restrict_calls({.programs = true, .signals_scoped = landlock >= ak::landlock_with_signals})) levels.push_back("calls");
+  return {{"levels", std::move(levels)}};
+}
+
 /// A copy for the caller, who frees it with ak_free.
 char* allocated(const std::string& text) {
   char* copy = strdup(text.c_str());
@@ -74,6 +91,10 @@ char* ak_plan(const char* bundle_directory, const char* call_json) {
     const ak::runtime::Surroundings here{ak::runtime::torch_threads, ak::device::cuda::driver};
     return allocated(ak::runtime::plan_of_bundle(bundle_directory, call_json, here));
   });
+}
+
+char* ak_confine(const char* rules_json) {
+  return guarded<char*>(nullptr, [&] { return allocated(confine(ak::Json::parse(rules_json)).dump()); });
 }
 
 int ak_register(void) {

@@ -12,7 +12,7 @@ import torch
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "python"))
-from autokernel import runtime  # noqa: E402
+from autokernel import installation, runtime  # noqa: E402
 
 ROWS, WIDTH = 33, 25600  # a row is 100 KiB: more shared memory than a kernel gets without asking
 
@@ -90,8 +90,8 @@ def _why_not():
     if torch.cuda.get_device_capability()[0] < 9:
         return "the GPU has no clusters of blocks"
     try:
-        runtime.library_path()
-    except runtime.RuntimeFailure as error:
+        installation.library_path()
+    except installation.NotInstalled as error:
         return str(error)
     return None
 

@@ -12,14 +12,6 @@ import tiny_family
 from autokernel import bundles, dynamo, runtime
 
 
-def _runtime_missing():
-    try:
-        return not os.path.exists(runtime.library_path())
-    except runtime.RuntimeFailure:
-        return True
-
-
-pytestmark = pytest.mark.skipif(_runtime_missing(), reason="libautokernel.so is not built")
 ROWS, WIDTH = 12, 48
 
 

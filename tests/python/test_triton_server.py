@@ -265,12 +265,12 @@ def test_a_file_that_gets_past_the_reader_still_writes_nothing_elsewhere(tmp_pat
     """The reader of kernel files is one wall; this takes it down and tries the other."""
     escape = tmp_path / "escape.py"
     escape.write_text(
-        "import os, pathlib, sys\n"
+        "import os, pathlib, socket, sys\n"
         "from autokernel.triton_backend import confine\n"
         "inside, outside = sys.argv[1:]\n"
-        "confine.close_files(inside, [])\n"
+        "print(confine.close(inside, []))\n"
         "pathlib.Path(inside, 'allowed').write_text('x')\n"
-        "for attempt in (lambda: pathlib.Path(outside, 'forbidden').write_text('x'), lambda: os.execv('/bin/true', ['true']), lambda: pathlib.Path(outside, 'secret').read_text()):\n"
+        "for attempt in (lambda: pathlib.Path(outside, 'forbidden').write_text('x'), lambda: os.execv('/bin/true', ['true']), lambda: pathlib.Path(outside, 'secret').read_text(), lambda: socket.socket(socket.AF_UNIX), os.setsid):\n"
         "    try:\n"
         "        attempt()\n"
         "        print('not stopped')\n"
@@ -284,12 +284,16 @@ def test_a_file_that_gets_past_the_reader_still_writes_nothing_elsewhere(tmp_pat
     outside.mkdir()
     (outside / "secret").write_text("secret")
     result = subprocess.run([sys.executable, escape, inside, outside], env={**os.environ, "PYTHONPATH": str(ROOT / "python")}, capture_output=True, text=True)
-    assert result.stdout.split("\n")[:3] == ["stopped"] * 3, result
+    assert result.stdout.split("\n")[:6] == [str(["files", "calls"]), *["stopped"] * 5], result
     assert (inside / "allowed").exists()
 
 
 def _has_landlock():
     return ctypes.CDLL(None).syscall(444, None, 0, 1) >= 2
+
+
+def test_the_greeting_says_what_confines_a_compile(compiler):
+    assert compiler.greeting["sandbox"] == [*(["files"] if _has_landlock() else []), "calls", "limits"]
 
 
 def test_only_the_engine_is_served(compiler):

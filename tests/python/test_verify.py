@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import tiny_family
-from autokernel import models, paired, parity, runtime, verify
+from autokernel import models, paired, parity, verify
 from conftest import WorkerClient
 
 ROWS, WIDTH = 24, 64
@@ -40,14 +40,6 @@ MODEL = """
 """
 
 
-def _runtime_missing():
-    try:
-        return not os.path.exists(runtime.library_path())
-    except runtime.RuntimeFailure:
-        return True
-
-
-needs_runtime = pytest.mark.skipif(_runtime_missing(), reason="libautokernel.so is not built")
 TASK = tiny_family.task(ROWS, WIDTH)
 
 
@@ -75,7 +67,6 @@ def verified(session, run, **more):
     return verify.verify(session, {"run": run, "rounds": 5, **more}, lambda *_: None)
 
 
-@needs_runtime
 def test_kernels_that_are_right_are_engaged_and_at_parity(families, session, tmp_path, monkeypatch):
     run = str(tmp_path / "run")
     tiny_family.write_bundle(run, TASK)
@@ -93,7 +84,6 @@ def test_kernels_that_are_right_are_engaged_and_at_parity(families, session, tmp
         assert json.load(file) == result
 
 
-@needs_runtime
 def test_a_kernel_that_is_wrong_is_taken_out(families, session, tmp_path, monkeypatch):
     run = str(tmp_path / "run")
     tiny_family.write_bundle(run, TASK, factor="* 1.0001f")
@@ -103,7 +93,6 @@ def test_a_kernel_that_is_wrong_is_taken_out(families, session, tmp_path, monkey
     assert result["parity"] and result["replaced"] == []
 
 
-@needs_runtime
 def test_a_kernel_that_does_not_pay_is_taken_out(families, session, tmp_path, monkeypatch):
     run = str(tmp_path / "run")
     tiny_family.write_bundle(run, TASK)
@@ -113,7 +102,6 @@ def test_a_kernel_that_does_not_pay_is_taken_out(families, session, tmp_path, mo
     assert result["replaced"] == [] and result["excluded"] == []
 
 
-@needs_runtime
 def test_where_no_kernel_can_be_shown_to_pay_the_model_runs_without(families, session, tmp_path, monkeypatch):
     run = str(tmp_path / "run")
     tiny_family.write_bundle(run, TASK)
@@ -123,7 +111,6 @@ def test_where_no_kernel_can_be_shown_to_pay_the_model_runs_without(families, se
     assert result["replaced"] == [] and result["parity"] and result["rest"] == "inductor"
 
 
-@needs_runtime
 def test_the_verb_with_an_excluded_task(families, model_file, tmp_path):
     run = str(tmp_path / "run")
     tiny_family.write_bundle(run, TASK)

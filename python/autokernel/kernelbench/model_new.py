@@ -14,7 +14,7 @@ import zlib
 import torch
 from torch.fx import Node
 
-from autokernel import dynamo, runtime
+from autokernel import dynamo, installation, runtime
 from autokernel.bundles import Bundles
 from autokernel.errors import user_error
 from autokernel.kernelbench import setup
@@ -124,7 +124,7 @@ def _inlined(source, seen):
         if match[1] in seen:
             return ""
         seen.add(match[1])
-        path = os.path.join(runtime.families_directory(), "include", "autokernel", match[1])
+        path = os.path.join(installation.families_directory(), "include", "autokernel", match[1])
         with open(path, encoding="utf-8") as file:
             return _inlined(file.read(), seen).replace("#pragma once\n", "")
 

@@ -47,13 +47,36 @@ def _warm_up():
     from autokernel.triton_backend import compile as compiler
 
     with tempfile.TemporaryDirectory() as directory:
+        levels = _levels(directory)
         os.environ["TRITON_CACHE_DIR"] = directory
         path = os.path.join(directory, "kernel.py")
         with open(path, "w") as file:
             file.write("import triton\n\n\n@triton.jit\ndef nothing():\n    pass\n")
         launch = {"kernel": "nothing", "arguments": [], "constexprs": {}}
         compiler.compile_module(path, {"architecture": "sm_90", "tunables": [], "launches": [launch]}, os.path.join(directory, "module"))
-    return {"hello": "autokernel.triton", "protocol": PROTOCOL, "triton": triton.__version__, "python": platform.python_version(), "programs": _programs()}
+    return {"hello": "autokernel.triton", "protocol": PROTOCOL, "triton": triton.__version__, "python": platform.python_version(), "programs": _programs(), "sandbox": levels}
+
+
+def _levels(directory):
+    """What confines a compile here, as a child finds out."""
+    from autokernel import library
+    from autokernel.triton_backend import confine
+
+    library.loaded()  # by what is forked from now on, too
+    told, tells = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            framing.send(tells, confine.close(directory, _programs()))
+        finally:
+            os._exit(0)
+    os.close(tells)
+    levels = framing.receive(told)
+    os.close(told)
+    os.waitpid(child, 0)
+    if levels is None:
+        raise library.RuntimeFailure("a compile cannot be confined")
+    return [*levels, "limits"]
 
 
 def _programs():
@@ -124,7 +147,7 @@ def _compile_confined(request, log):
     code = 1
     try:
         confine.limit_resources(int(request["seconds"]) + 1, request["memory_bytes"], request["file_bytes"])
-        confine.close_files(request["directory"], _programs())
+        confine.close(request["directory"], _programs())
         compiler.compile_module(request["source"], request["specification"], request["module"])
         code = 0
     except BaseException as error:
