@@ -1,5 +1,6 @@
 """Writes and reads files in safetensors layout: a length, a JSON header, the bytes."""
 
+import ctypes
 import functools
 import json
 import os
@@ -66,12 +67,17 @@ def _pieces(tensor):
         return
     flat = tensor.reshape(-1).view(torch.uint8)
     if flat.device.type == "cpu":
-        yield memoryview(flat.numpy())
+        yield _memory(flat)
         return
     staging = _staging()
     for part in flat.split(len(staging)):
         staged = staging[: len(part)].copy_(part)
-        yield memoryview(staged.numpy())
+        yield _memory(staged)
+
+
+def _memory(flat):
+    """The bytes of a tensor on the CPU, which has to outlive them; without NumPy, which PyTorch does not bring along."""
+    return memoryview((ctypes.c_ubyte * flat.numel()).from_address(flat.data_ptr()))
 
 
 @functools.cache

@@ -172,7 +172,7 @@ def test_tree_stands_aside_on_a_lesser_processor(kept, tmp_path):
     kept.ok("export", "softmax", tree, "--to", "hf", "--run-dir", kept.run_dir)
     for path in tree.rglob("_kernels.py"):
         path.write_text(path.read_text().replace("NEEDED = '", "NEEDED = 'quantum "))
-    out = outside("import warnings; warnings.simplefilter('error')\ntry:\n    " + LOADED.strip().replace("\n", "\n    ") +
+    out = outside("import torch, warnings; warnings.simplefilter('error')\ntry:\n    " + LOADED.strip().replace("\n", "\n    ") +
                   "\nexcept UserWarning as warning:\n    print(warning)", tree)
     assert "this machine lacks quantum; PyTorch's own operations are used instead" in out
     out = outside(LOADED + "x = torch.randn(64, 256)\ntorch.testing.assert_close(module.softmax(x), torch.softmax(x, -1))\nprint(dispatch.KERNELS)", tree)
