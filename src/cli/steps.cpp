@@ -337,7 +337,22 @@ std::string search_kernels(Session& session, const plan::Budget& budget, const s
       stop_requested(), session.clock(), session.progress());
 }
 
-store::Confirmation confirm(Session& session, const std::string& id) {
+namespace {
+
+void refuse_winner(Session& session, const std::string& id, const judge::Judgement& again) {
+  session.progress().note(fmt::format("{}: the winner is refused when it is timed once more ({}{}{}); the baseline is kept", id,
+                                      judge::name_of(again.verdict), again.rule.empty() ? "" : ": ", again.rule));
+  session.run().record_event({{"type", "refusal"},
+                              {"task", id},
+                              {"experiment", session.run().state(id).incumbent->experiment},
+                              {"verdict", judge::name_of(again.verdict)},
+                              {"rule", again.rule},
+                              {"evidence", again.evidence}});
+}
+
+}  // namespace
+
+std::optional<store::Confirmation> confirm(Session& session, const std::string& id) {
   const store::TaskState& state = session.run().state(id);
   AK_CHECK(state.incumbent && state.baseline, "what is confirmed was judged and has a baseline");
   if (const store::Confirmation* known = state.confirmed()) return *known;
@@ -345,7 +360,12 @@ store::Confirmation confirm(Session& session, const std::string& id) {
   const judge::Candidate winner = incumbent_of(session, id);
   std::vector<double> kernel_us, baseline_us;
   for (int round = 0; round < confirmation_rounds; ++round) {
-    std::ranges::copy(session.judge_of(id).samples_us(winner), std::back_inserter(kernel_us));
+    const judge::Judgement again = session.judge_of(id).time_again(winner);
+    if (again.verdict != judge::Verdict::kept) {
+      refuse_winner(session, id, again);
+      return std::nullopt;
+    }
+    std::ranges::copy(again.evidence.at("samples_us").get<std::vector<double>>(), std::back_inserter(kernel_us));
     for (const auto& [kind, samples] : baseline_samples(session, task, {state.baseline->best_kind}, confirmation_samples))
       std::ranges::copy(samples, std::back_inserter(baseline_us));
   }
@@ -372,13 +392,14 @@ void bundle_winners(Session& session) {
   for (const std::string& id : session.run().task_ids()) {
     if (session.run().state(id).beats_baseline()) {
       session.progress().phase_progress(id, 0, 0);
-      const store::Confirmation confirmation = confirm(session, id);
-      if (confirmation.speedup > 1) {
-        winners[region_of(id)].push_back({id, confirmation});
+      const auto confirmation = confirm(session, id);
+      if (confirmation && confirmation->speedup > 1) {
+        winners[region_of(id)].push_back({id, *confirmation});
         continue;
       }
-      session.progress().note(fmt::format("{}: the winner does not hold against {} when measured in turn ({:.2f}x); the baseline is kept",
-                                          id, confirmation.kind, confirmation.speedup));
+      if (confirmation)
+        session.progress().note(fmt::format("{}: the winner does not hold against {} when measured in turn ({:.2f}x); the baseline is kept",
+                                            id, confirmation->kind, confirmation->speedup));
     }
     fs::remove_all(session.file("bundles") / id);
   }

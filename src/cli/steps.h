@@ -34,7 +34,8 @@ plan::Scheduler make_scheduler(Session& session, const plan::Budget& budget, con
 std::string search_kernels(Session& session, const plan::Budget& budget, const std::string& only);
 
 /// The task's incumbent and its best baseline, measured in turn and recorded; what is recorded of this incumbent is not measured again.
-store::Confirmation confirm(Session& session, const std::string& task);
+/// Nothing where the judge refuses the incumbent now, which is said and recorded.
+std::optional<store::Confirmation> confirm(Session& session, const std::string& task);
 /// Confirm each winner, and put those that win into bundles/; bundles that no longer win are removed.
 void bundle_winners(Session& session);
 /// verification.json: the model with its kernels against the model without. Null on the null device.

@@ -68,7 +68,7 @@ cpu::Host& CpuMachine::builtin_host() {
   return *builtin_;
 }
 
-double CpuMachine::cold_us(const cpu::Program& program, int samples) {
+Floor CpuMachine::cold(const cpu::Program& program, int samples) {
   cpu::Host& host = builtin_host();
   std::vector<double> all, clean;
   device::Outcome outcome = host.install(program);
@@ -81,19 +81,20 @@ double CpuMachine::cold_us(const cpu::Program& program, int samples) {
   }
   if (!outcome.ok()) throw Error("a built-in kernel fails: " + outcome.text);
   // Where other work disturbs nearly every launch, the fastest is nearest to the truth: a floor that is too high accuses the honest.
-  return clean.size() >= least_clean_samples ? median(clean) : std::ranges::min(all);
+  const double fastest = std::ranges::min(all);
+  return {clean.size() >= least_clean_samples ? median(clean) : fastest, fastest};
 }
 
-std::map<std::string, double> CpuMachine::floors_us(int64_t read_bytes, int64_t write_bytes) {
+Floors CpuMachine::floors(int64_t read_bytes, int64_t write_bytes) {
   const int64_t source = 0, target = page_aligned(read_bytes) + 4096, blocks = workers_ * shares_per_worker;
   const int64_t total = target + page_aligned(write_bytes);
   std::ranges::fill(builtin_host().arena(total), std::byte{1});
-  std::map<std::string, double> floors;
+  Floors floors;
   for (const auto& [name, kernel] : {std::pair("memcpy", "builtin.copy"), std::pair("stream", "builtin.stream")}) {
     cpu::Program program;
     program.arguments = {pointer(source), integer(read_bytes), pointer(target), integer(write_bytes), integer(blocks)};
     program.launches = {builtin_launch(kernel, blocks, 5)};
-    floors[name] = cold_us(program, floor_samples);
+    floors[name] = cold(program, floor_samples);
     if (write_bytes == 0) break;
   }
   return floors;
@@ -119,18 +120,19 @@ cpu::Program CpuMachine::empty_program() const {
 }
 
 Json CpuMachine::ceilings() {
-  const double launch_us = cold_us(empty_program(), launch_samples);
+  const double launch_us = cold(empty_program(), launch_samples).median_us;
 
   std::ranges::fill(builtin_host().arena(ceiling_bytes), std::byte{1});
   cpu::Program reading;
   reading.arguments = {pointer(0), integer(ceiling_bytes)};
   reading.launches = {builtin_launch("builtin.read", ceiling_bytes / read_part_bytes, 2)};
-  const double read_us = cold_us(reading, ceiling_samples), copy_us = floor_us(ceiling_bytes / 2, ceiling_bytes / 2);
+  const double read_us = cold(reading, ceiling_samples).median_us, copy_us = floor_us(ceiling_bytes / 2, ceiling_bytes / 2);
 
   cpu::Program multiplying;
   multiplying.arguments = {integer(multiply_rounds)};
   multiplying.launches = {builtin_launch("builtin.multiply", workers_ * shares_per_worker, 1)};
-  const double flops = static_cast<double>(multiply_flops * workers_ * shares_per_worker) / (cold_us(multiplying, ceiling_samples) * 1e-6);
+  const double flops =
+      static_cast<double>(multiply_flops * workers_ * shares_per_worker) / (cold(multiplying, ceiling_samples).median_us * 1e-6);
   return {{"copy_bytes_per_s", static_cast<double>(ceiling_bytes) / (copy_us * 1e-6)},
           {"read_bytes_per_s", static_cast<double>(ceiling_bytes) / (read_us * 1e-6)},
           {"flops_per_s", {{"float32", flops}, {"float16", flops}, {"bfloat16", flops}, {"float64", flops / 2}}},

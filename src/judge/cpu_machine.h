@@ -17,7 +17,7 @@ class CpuMachine final : public Machine {
   std::unique_ptr<device::Host> new_host(const std::filesystem::path& module) override;
   void flush() override { flusher_.flush(); }
   int64_t flush_bytes() const override { return flusher_.bytes(); }
-  std::map<std::string, double> floors_us(int64_t read_bytes, int64_t write_bytes) override;
+  Floors floors(int64_t read_bytes, int64_t write_bytes) override;
   Json ceilings() override;
   std::optional<double> idle_outside_us() override;
   bool has_spare_cpu(int workers) const override;
@@ -26,7 +26,7 @@ class CpuMachine final : public Machine {
  private:
   device::cpu::Host& builtin_host();
   device::cpu::Program empty_program() const;
-  double cold_us(const device::cpu::Program& program, int samples);
+  Floor cold(const device::cpu::Program& program, int samples);
 
   std::filesystem::path executable_;
   int workers_;

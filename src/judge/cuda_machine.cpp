@@ -40,7 +40,7 @@ std::unique_ptr<device::Host> CudaMachine::new_host(const std::filesystem::path&
   return std::make_unique<cuda::Host>(context_, module, facts_);
 }
 
-std::map<std::string, double> CudaMachine::medians_us(const std::map<std::string, std::function<cuda::CUresult()>>& enqueue, int samples) {
+Floors CudaMachine::cold(const std::map<std::string, std::function<cuda::CUresult()>>& enqueue, int samples) {
   std::map<std::string, std::vector<double>> times;
   for (int i = 0; i <= samples; ++i) {
     for (const auto& [name, work] : enqueue) {
@@ -50,16 +50,16 @@ std::map<std::string, double> CudaMachine::medians_us(const std::map<std::string
       if (i > 0) times[name].push_back(timed.us);
     }
   }
-  std::map<std::string, double> medians;
-  for (const auto& [name, of_it] : times) medians[name] = median(of_it);
-  return medians;
+  Floors result;
+  for (const auto& [name, of_it] : times) result[name] = {median(of_it), std::ranges::min(of_it)};
+  return result;
 }
 
 double CudaMachine::median_us(const std::function<cuda::CUresult()>& enqueue, int samples) {
-  return medians_us({{"it", enqueue}}, samples).at("it");
+  return cold({{"it", enqueue}}, samples).at("it").median_us;
 }
 
-std::map<std::string, double> CudaMachine::floors_us(int64_t read_bytes, int64_t write_bytes) {
+Floors CudaMachine::floors(int64_t read_bytes, int64_t write_bytes) {
   const int64_t read = (read_bytes + vector_bytes - 1) / vector_bytes, write = (write_bytes + vector_bytes - 1) / vector_bytes;
   const cuda::Arena arena = context_.take_arena(std::max<int64_t>((read + write) * vector_bytes, 1));
   const auto source = arena.device, target = arena.device + static_cast<uint64_t>(read * vector_bytes);
@@ -82,7 +82,7 @@ std::map<std::string, double> CudaMachine::floors_us(int64_t read_bytes, int64_t
       return cuda::driver().cuMemcpyDtoDAsync(target, source, static_cast<size_t>(write * vector_bytes), context_.stream());
     };
   }
-  const std::map<std::string, double> floors = medians_us(means, floor_samples);
+  const Floors floors = cold(means, floor_samples);
   context_.give_back(arena);
   return floors;
 }

@@ -19,7 +19,7 @@ class CudaMachine final : public Machine {
   std::unique_ptr<device::Host> new_host(const std::filesystem::path& module) override;
   void flush() override {}  // on the stream, before each launch
   int64_t flush_bytes() const override { return context_.flush_bytes(); }
-  std::map<std::string, double> floors_us(int64_t read_bytes, int64_t write_bytes) override;
+  Floors floors(int64_t read_bytes, int64_t write_bytes) override;
   Json ceilings() override;
   bool has_spare_cpu(int) const override { return true; }
   std::vector<device::Stranger> strangers() override;
@@ -27,7 +27,7 @@ class CudaMachine final : public Machine {
 
  private:
   /// Each in turn, so that a clock that drifts meets all of them alike.
-  std::map<std::string, double> medians_us(const std::map<std::string, std::function<device::cuda::CUresult()>>& enqueue, int samples);
+  Floors cold(const std::map<std::string, std::function<device::cuda::CUresult()>>& enqueue, int samples);
   double median_us(const std::function<device::cuda::CUresult()>& enqueue, int samples);
   double rate_of(const char* kernel, int64_t flops_a_round);
 

@@ -41,9 +41,9 @@ class Judge {
   /// Candidates that are likely to be judged next, the likeliest first: what takes nothing from a timed kernel may be done beforehand.
   virtual void expect(std::span<const Candidate> /*candidates*/) {}
 
-  /// Cold times of a candidate that has passed.
-  /// units: microseconds.
-  virtual std::vector<double> samples_us(const Candidate& candidate) = 0;
+  /// Time a candidate that has passed once more: `kept`, its cold times in us as evidence `samples_us`, or what it turns out to be.
+  /// errors: a failing environment.
+  virtual Judgement time_again(const Candidate& candidate) = 0;
 
   /// Answers that know nothing and pass all the same (docs/formats/judge.md): where there is one, the task's data say too little. None
   /// where nothing is compared.

@@ -16,9 +16,16 @@
 
 namespace ak::judge {
 
-/// The fastest of several means.
-inline double least(const std::map<std::string, double>& us_by_means) {
-  return std::ranges::min_element(us_by_means, {}, [](const auto& each) { return each.second; })->second;
+/// Cold times of one means to move bytes, in us.
+struct Floor {
+  double median_us = 0, fastest_us = 0;
+};
+using Floors = std::map<std::string, Floor>;  // by means
+
+/// Of the fastest means.
+inline double least(const Floors& floors, double Floor::*which) {
+  const auto of = [which](const auto& each) { return each.second.*which; };
+  return of(*std::ranges::min_element(floors, {}, of));
 }
 
 class Machine {
@@ -35,9 +42,9 @@ class Machine {
   /// Empty the caches, unless a launch does so by itself.
   virtual void flush() = 0;
   virtual int64_t flush_bytes() const = 0;
-  /// Medians of a copy, or read, of so many bytes by each means that there is (docs/formats/judge.md).
-  virtual std::map<std::string, double> floors_us(int64_t read_bytes, int64_t write_bytes) = 0;
-  double floor_us(int64_t read_bytes, int64_t write_bytes) { return least(floors_us(read_bytes, write_bytes)); }
+  /// A copy, or read, of so many bytes by each means that there is (docs/formats/judge.md).
+  virtual Floors floors(int64_t read_bytes, int64_t write_bytes) = 0;
+  double floor_us(int64_t read_bytes, int64_t write_bytes) { return least(floors(read_bytes, write_bytes), &Floor::median_us); }
   /// Measured rates (docs/formats/judge.md).
   virtual Json ceilings() = 0;
 

@@ -68,4 +68,12 @@ Judgement NullJudge::judge(const Candidate& candidate, const Candidate* incumben
   return judgement;
 }
 
+Judgement NullJudge::time_again(const Candidate& candidate) {
+  Judgement judgement;
+  judgement.verdict = Verdict::kept;
+  judgement.median_us = time_us(candidate);
+  judgement.evidence = {{"samples_us", {judgement.median_us}}};
+  return judgement;
+}
+
 }  // namespace ak::judge

@@ -12,7 +12,7 @@ class NullJudge final : public Judge {
   explicit NullJudge(double best_us = 100, double minimum_gain = 0.01) : best_us_(best_us), minimum_gain_(minimum_gain) {}
 
   Judgement judge(const Candidate& candidate, const Candidate* incumbent) override;
-  std::vector<double> samples_us(const Candidate& candidate) override { return {time_us(candidate)}; }
+  Judgement time_again(const Candidate& candidate) override;
 
  private:
   double time_us(const Candidate& candidate) const;

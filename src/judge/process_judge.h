@@ -34,7 +34,7 @@ class ProcessJudge final : public Judge {
                JudgeSettings settings = {});
 
   Judgement judge(const Candidate& candidate, const Candidate* incumbent) override;
-  std::vector<double> samples_us(const Candidate& candidate) override;
+  Judgement time_again(const Candidate& candidate) override;
   /// Compiles them meanwhile, where the kernels are timed on a device of their own.
   void expect(std::span<const Candidate> candidates) override;
 

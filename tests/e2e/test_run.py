@@ -3,10 +3,13 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import time
+import uuid
 import xml.etree.ElementTree as xml
+from pathlib import Path
 
 import pytest
 
@@ -157,6 +160,35 @@ def test_a_better_edit_is_kept_and_a_wrong_one_is_wrong(program):
     assert [record["verdict"] for record in program.journal() if record["type"] == "trial"] == ["kept", "kept", "wrong", "slower"]
     history = sorted(file.name for file in (program.run_dir / "tasks" / task / "history").iterdir())
     assert history == ["0001.cpp", "0002.cpp", "0003.cpp", "0004.cpp"]
+
+
+def compiled_with(mark):
+    """The modules in the compile cache that hold these bytes."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "autokernel" / "compile"
+    return {path for path in cache.rglob("*.so") if mark.encode() in path.read_bytes()}
+
+
+def test_a_winner_that_fails_when_it_is_timed_again_costs_its_place_and_not_the_run(program):
+    program.ok("prepare", f"{program.model}:Tiny", "--input-shape", "64,192", "--run-dir", program.run_dir)
+    program.extract()
+    task, mark = program.tasks()["rmsnorm"], uuid.uuid4().hex
+
+    def marked(text, kind):
+        return text + f'\nextern "C" __attribute__((used)) const char {kind}_mark[] = "{kind} {mark}";\n'
+
+    path = edit(program, task, lambda text: marked(text, "right"))
+    assert bench(program, task, "right")[1]["verdict"] == "kept"
+    edit(program, task, lambda text: marked(text.replace("return normal * (", "return 1.001f * normal * (", 1), "wrong"))
+    assert bench(program, task, "wrong")[1]["verdict"] == "wrong"
+    assert f"right {mark}" in path.read_text()
+    wrong = compiled_with(f"wrong {mark}")  # with both marks
+    (right,) = compiled_with(f"right {mark}") - wrong
+    shutil.copy(*wrong, right)
+    result = program.ok("verify", "--run-dir", program.run_dir, "--rounds", "3")
+    assert f"{task}: the winner is refused when it is timed once more (wrong); the baseline is kept" in result.err
+    (refusal,) = [record for record in program.journal() if record["type"] == "refusal"]
+    assert (refusal["task"], refusal["experiment"], refusal["verdict"]) == (task, 1, "wrong")
+    assert json.loads((program.run_dir / "verification.json").read_text())["replaced"] == []
 
 
 def test_a_bad_plan_names_the_line_and_keeps_the_edit(finished):

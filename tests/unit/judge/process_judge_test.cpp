@@ -77,7 +77,12 @@ TEST(ProcessJudge, keeps_reverts_and_rejects) {
   EXPECT_NE(broken.evidence["log"].get<std::string>().find("kernel.cpp:"), std::string::npos);
 
   EXPECT_EQ(bed.judge.judge(Bed::candidate(honest_body, "require = [\"N == 5\"]\n"), &fast).verdict, Verdict::does_not_fit);
-  EXPECT_GT(median(bed.judge.samples_us(fast)), 0);
+  const Judgement again = bed.judge.time_again(fast);
+  EXPECT_EQ(again.verdict, Verdict::kept);
+  EXPECT_GT(again.median_us, 0);
+  EXPECT_EQ(median(again.evidence["samples_us"].get<std::vector<double>>()), again.median_us);
+  const Judgement caught = bed.judge.time_again(Bed::candidate(honest_body + "if (block == 1) out[3] = 0;"));
+  EXPECT_EQ(caught.verdict, Verdict::wrong);
 }
 
 TEST(ProcessJudge, an_incumbent_that_fits_no_longer_is_an_error_that_says_so) {
@@ -86,7 +91,7 @@ TEST(ProcessJudge, an_incumbent_that_fits_no_longer_is_an_error_that_says_so) {
   const Judgement against = bed.judge.judge(honest, &elsewhere);
   EXPECT_EQ(against.verdict, Verdict::failed_environment);
   EXPECT_NE(against.evidence["message"].get<std::string>().find("no longer fits its task"), std::string::npos);
-  EXPECT_THROW(bed.judge.samples_us(elsewhere), Error);
+  EXPECT_THROW(bed.judge.time_again(elsewhere), Error);
   EXPECT_EQ(bed.judge.judge(honest, nullptr).verdict, Verdict::kept);
 }
 
@@ -168,7 +173,7 @@ TEST(NullJudge, is_deterministic_smooth_and_sometimes_wrong) {
     EXPECT_EQ(judgement.verdict, again.judge(candidate, &incumbent).verdict);
     wrong += judgement.verdict == Verdict::wrong ? 1 : 0;
     kept += judgement.verdict == Verdict::kept ? 1 : 0;
-    best = std::min(best, median(judge.samples_us(candidate)));
+    best = std::min(best, judge.time_again(candidate).median_us);
   }
   EXPECT_GT(wrong, trials / 200);
   EXPECT_LT(wrong, trials / 20);

@@ -49,7 +49,7 @@ class FakeJudge final : public judge::Judge {
     judgement.verdict = !incumbent || us < 0.99 * cost_(*incumbent) ? judge::Verdict::kept : judge::Verdict::slower;
     return judgement;
   }
-  std::vector<double> samples_us(const judge::Candidate& candidate) override { return {cost_(candidate)}; }
+  judge::Judgement time_again(const judge::Candidate& candidate) override { return judge(candidate, nullptr); }
   void expect(std::span<const judge::Candidate> candidates) override { expected = {candidates.begin(), candidates.end()}; }
 
   int calls = 0, environment_failures = 0;

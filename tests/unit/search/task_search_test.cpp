@@ -183,7 +183,7 @@ TEST_F(TaskSearchTest, ABrokenLogIsStillRecorded) {
       judgement.evidence["log"] = "cut inside a character: \xE2\x80";
       return judgement;
     }
-    std::vector<double> samples_us(const judge::Candidate&) override { return {}; }
+    judge::Judgement time_again(const judge::Candidate& candidate) override { return judge(candidate, nullptr); }
   } judge;
   TaskSearch search(run, judge, id, settings());
   search.run(*search.propose());
