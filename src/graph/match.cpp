@@ -326,21 +326,41 @@ class Matcher {
   const Family& family_;
 };
 
-/// Of one graph and family: the first of the same nodes, and none inside another.
-std::vector<Found> without_contained(std::vector<Found> all) {
+/// Of one graph and family: the first of the same nodes, and those inside another apart.
+struct OfFamily {
+  std::vector<Found> largest;
+  std::vector<std::pair<Found, size_t>> inside;  // with the one that holds it
+};
+
+OfFamily part_contained(std::vector<Found> all) {
   std::stable_sort(all.begin(), all.end(), [](const Found& a, const Found& b) { return a.nodes.size() > b.nodes.size(); });
-  std::vector<Found> kept;
-  std::map<int64_t, std::vector<size_t>> holders;  // node -> the kept regions that have it
+  OfFamily result;
+  std::map<int64_t, std::vector<size_t>> holders;  // node -> the largest regions that have it
   for (Found& each : all) {
     const std::vector<size_t>& near = holders[each.nodes.front()];
-    const bool contained = std::any_of(near.begin(), near.end(), [&](size_t i) {
-      return std::includes(kept[i].nodes.begin(), kept[i].nodes.end(), each.nodes.begin(), each.nodes.end());
+    const auto holder = std::find_if(near.begin(), near.end(), [&](size_t i) {
+      return std::includes(result.largest[i].nodes.begin(), result.largest[i].nodes.end(), each.nodes.begin(), each.nodes.end());
     });
-    if (contained) continue;
-    for (const int64_t node : each.nodes) holders[node].push_back(kept.size());
-    kept.push_back(std::move(each));
+    if (holder != near.end()) {
+      result.inside.emplace_back(std::move(each), *holder);
+      continue;
+    }
+    for (const int64_t node : each.nodes) holders[node].push_back(result.largest.size());
+    result.largest.push_back(std::move(each));
   }
-  return kept;
+  return result;
+}
+
+/// Whether a region of another family ends, before this one begins, with what its holder has more: then both go together, or the holder
+/// alone (a product that adds a residual and a norm, or a product and a norm that adds it).
+bool is_alternative(const Found& inside, const Found& holder, const std::string& family, const std::map<std::string, OfFamily>& families) {
+  const int64_t begin = inside.nodes.front();
+  const auto ends_with_it = [&](const Found& other) {
+    const int64_t last = other.nodes.back();
+    return last < begin && std::binary_search(holder.nodes.begin(), holder.nodes.end(), last);
+  };
+  return std::ranges::any_of(
+      families, [&](const auto& other) { return other.first != family && std::ranges::any_of(other.second.largest, ends_with_it); });
 }
 
 }  // namespace
@@ -360,10 +380,18 @@ std::vector<Region> match(const std::vector<Graph>& graphs, const std::vector<Pa
       AK_CHECK(family != families.end(), "patterns are of the families that they were parsed with");
       for (Found& found : Matcher(graph, pattern, family->second).run()) by_family[pattern.family].push_back(std::move(found));
     }
-    std::vector<Found> of_graph;
-    for (auto& [name, found] : by_family) {
-      for (Found& each : without_contained(std::move(found))) of_graph.push_back(std::move(each));
+    std::map<std::string, OfFamily> parted;
+    for (auto& [name, found] : by_family) parted.emplace(name, part_contained(std::move(found)));
+    std::vector<Found> of_graph, alternatives;
+    for (auto& [name, found] : parted) {
+      std::vector<Found> of_family;
+      for (auto& [each, holder] : found.inside) {
+        if (is_alternative(each, found.largest[holder], name, parted)) of_family.push_back(std::move(each));
+      }
+      std::ranges::move(part_contained(std::move(of_family)).largest, std::back_inserter(alternatives));
     }
+    for (auto& [name, found] : parted) std::ranges::move(found.largest, std::back_inserter(of_graph));
+    std::ranges::move(alternatives, std::back_inserter(of_graph));
     std::stable_sort(of_graph.begin(), of_graph.end(), [](const Found& a, const Found& b) { return a.nodes.back() < b.nodes.back(); });
     for (Found& each : of_graph) {
       each.region.task = make_task(each.region, families.find(each.region.family)->second).id;

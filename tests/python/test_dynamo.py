@@ -298,6 +298,17 @@ def test_the_operator_refuses_what_it_was_not_opened_for(run):
     assert torch.ops.autokernel.call2.default.tags
 
 
+@pytest.mark.parametrize("measured, expected", [
+    ([(7, {1, 2, 3}), (3, {1}), (3, {2})], [7, 3, 3]),
+    ([(7, {1, 2, 3}), (4, {1}), (4, {2})], [8, 4, 4]),  # the parts take more than the whole
+    ([(5, {1, 2}), (4, {1}), (6, {1, 2, 3}), (3, {3})], [5, 4, 8, 3]),
+    ([(5, {1}), (3, {1})], [5, 3]),
+    ([], []),
+])
+def test_a_region_takes_no_less_than_its_parts(measured, expected):
+    assert bundles.at_least_their_parts([(us, frozenset(nodes)) for us, nodes in measured]) == expected
+
+
 @pytest.mark.parametrize("weighted, expected", [
     ([(5, {1, 2}), (4, {2, 3}), (4, {1})], {1, 2}),  # two small ones beat the one over both
     ([(5, {1, 2}), (4, {2, 3})], {0}),

@@ -348,6 +348,29 @@ TEST(Match, ARegionInsideALargerOneOfItsFamilyGoes) {
   EXPECT_EQ(regions[1].nodes, std::vector<std::string>{"c"});
 }
 
+TEST(Match, ANormOfASumStaysBesideTheNormWithTheSumWhereAProductAddsItToo) {
+  Families both = linear();
+  both.insert(rmsnorm_of_sum().begin(), rmsnorm_of_sum().end());
+  for (const bool of_product : {true, false}) {
+    GraphBuilder g;
+    g.placeholder("x", {2, 5, 8});
+    g.placeholder("y", {2, 5, 8});
+    g.parameter("w", {8});
+    g.parameter("u", {8, 8});
+    g.op("product", "linear.default", linear_args(at("y"), at("u")), {2, 5, 8});
+    g.add("sum", at("x"), at(of_product ? "product" : "y"), {2, 5, 8});
+    const std::string out = write_rmsnorm(g, "sum", "n_", true, false);
+    g.output(of_product ? std::vector<std::string>{out} : std::vector<std::string>{out, "product"});
+    std::vector<std::string> found;
+    for (const Region& region :
+         match_all(g, {linear_pattern, residual_pattern, rmsnorm_pattern("pow"), rmsnorm_of_sum_pattern(false)}, both))
+      found.push_back(region.family + " " + region.spelling);
+    std::ranges::sort(found);
+    EXPECT_EQ(found, of_product ? std::vector<std::string>({"matmul residual", "rmsnorm pow", "rmsnorm residual"})
+                                : std::vector<std::string>({"matmul linear", "rmsnorm residual"}));
+  }
+}
+
 TEST(Match, AnInputMadeInsideTheRegionIsNone) {
   GraphBuilder g;
   g.placeholder("x", {2, 3, 4});
