@@ -183,6 +183,17 @@ std::vector<kernel::Task> unmeasured(const store::Run& run, const std::vector<st
   return tasks;
 }
 
+void refuse_winner(Session& session, const std::string& id, const judge::Judgement& again) {
+  session.progress().note(fmt::format("{}: the winner is refused when it is timed once more ({}{}{}); the baseline is kept", id,
+                                      judge::name_of(again.verdict), again.rule.empty() ? "" : ": ", again.rule));
+  session.run().record_event({{"type", "refusal"},
+                              {"task", id},
+                              {"experiment", session.run().state(id).incumbent->experiment},
+                              {"verdict", judge::name_of(again.verdict)},
+                              {"rule", again.rule},
+                              {"evidence", again.evidence}});
+}
+
 struct Winner {
   std::string task;
   store::Confirmation confirmation;
@@ -336,21 +347,6 @@ std::string search_kernels(Session& session, const plan::Budget& budget, const s
       session.run(), scheduler, [&](const std::string& task) -> judge::Judge& { return session.judge_of(task); }, session.settings(), serve,
       stop_requested(), session.clock(), session.progress());
 }
-
-namespace {
-
-void refuse_winner(Session& session, const std::string& id, const judge::Judgement& again) {
-  session.progress().note(fmt::format("{}: the winner is refused when it is timed once more ({}{}{}); the baseline is kept", id,
-                                      judge::name_of(again.verdict), again.rule.empty() ? "" : ": ", again.rule));
-  session.run().record_event({{"type", "refusal"},
-                              {"task", id},
-                              {"experiment", session.run().state(id).incumbent->experiment},
-                              {"verdict", judge::name_of(again.verdict)},
-                              {"rule", again.rule},
-                              {"evidence", again.evidence}});
-}
-
-}  // namespace
 
 std::optional<store::Confirmation> confirm(Session& session, const std::string& id) {
   const store::TaskState& state = session.run().state(id);

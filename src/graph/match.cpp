@@ -351,16 +351,15 @@ OfFamily part_contained(std::vector<Found> all) {
   return result;
 }
 
+using Ends = std::map<int64_t, std::set<std::string>>;  // last node -> the families that have a region with it
+
 /// Whether a region of another family ends, before this one begins, with what its holder has more: then both go together, or the holder
 /// alone (a product that adds a residual and a norm, or a product and a norm that adds it).
-bool is_alternative(const Found& inside, const Found& holder, const std::string& family, const std::map<std::string, OfFamily>& families) {
-  const int64_t begin = inside.nodes.front();
-  const auto ends_with_it = [&](const Found& other) {
-    const int64_t last = other.nodes.back();
-    return last < begin && std::binary_search(holder.nodes.begin(), holder.nodes.end(), last);
-  };
-  return std::ranges::any_of(
-      families, [&](const auto& other) { return other.first != family && std::ranges::any_of(other.second.largest, ends_with_it); });
+bool is_alternative(const Found& inside, const Found& holder, const std::string& family, const Ends& ends) {
+  return std::ranges::any_of(holder.nodes, [&](int64_t node) {
+    const auto ending = ends.find(node);
+    return node < inside.nodes.front() && ending != ends.end() && ending->second.size() > ending->second.count(family);
+  });
 }
 
 }  // namespace
@@ -382,11 +381,15 @@ std::vector<Region> match(const std::vector<Graph>& graphs, const std::vector<Pa
     }
     std::map<std::string, OfFamily> parted;
     for (auto& [name, found] : by_family) parted.emplace(name, part_contained(std::move(found)));
+    Ends ends;
+    for (const auto& [name, found] : parted) {
+      for (const Found& each : found.largest) ends[each.nodes.back()].insert(name);
+    }
     std::vector<Found> of_graph, alternatives;
     for (auto& [name, found] : parted) {
       std::vector<Found> of_family;
       for (auto& [each, holder] : found.inside) {
-        if (is_alternative(each, found.largest[holder], name, parted)) of_family.push_back(std::move(each));
+        if (is_alternative(each, found.largest[holder], name, ends)) of_family.push_back(std::move(each));
       }
       std::ranges::move(part_contained(std::move(of_family)).largest, std::back_inserter(alternatives));
     }

@@ -119,6 +119,15 @@ bool Bench::changes_between_launches(const Buffer& buffer) const {
   return data_.inputs()[buffer.index].role != kernel::Role::weight || plan_.prepares.empty();
 }
 
+std::vector<const Bench::Buffer*> Bench::changing_inputs() const {
+  std::vector<const Buffer*> changing;
+  for (const Buffer& each : buffers_) {
+    if (each.kind == Kind::input && changes_between_launches(each) && count_of(data_.inputs()[each.index].shape) > 0)
+      changing.push_back(&each);
+  }
+  return changing;
+}
+
 bool Bench::hidden_from_prepares(const Buffer& buffer) const {
   return buffer.kind == Kind::input && !plan_.prepares.empty() && data_.inputs()[buffer.index].role != kernel::Role::weight;
 }
@@ -246,10 +255,11 @@ int64_t Bench::affordable_nudges() const {
 
 /// Made twice, it is none, since it leaves signs and exponents alone.
 void Bench::nudge() {
-  for (const Buffer& each : buffers_) {
-    if (each.kind != Kind::input || !changes_between_launches(each) || !is_floating(data_.inputs()[each.index].dtype)) continue;
-    const auto tensor = bytes_of(each).subspan(static_cast<size_t>(each.pointer - each.begin));
-    switch (data_.inputs()[each.index].dtype) {
+  for (const Buffer* each : changing_inputs()) {
+    const Dtype dtype = data_.inputs()[each->index].dtype;
+    if (!is_floating(dtype)) continue;
+    const auto tensor = bytes_of(*each).subspan(static_cast<size_t>(each->pointer - each->begin));
+    switch (dtype) {
       case Dtype::float64: nudge_values<uint64_t>(tensor, 52, nudged_, nudge_seed_); break;
       case Dtype::float32: nudge_values<uint32_t>(tensor, 23, nudged_, nudge_seed_); break;
       case Dtype::float16: nudge_values<uint16_t>(tensor, 10, nudged_, nudge_seed_); break;
@@ -264,28 +274,17 @@ void Bench::perturb(const Perturbation& perturbation) {
   nudge_seed_ = random();
   nudged_ = perturbation.nudged;
   nudge();
-  for (const Buffer& each : buffers_) {
-    if (each.kind != Kind::input) continue;
-    const InputTensor& input = data_.inputs()[each.index];
-    const int64_t count = count_of(input.shape);
-    if (count == 0 || !changes_between_launches(each)) continue;
-    for (int64_t i = std::clamp(count / elements_a_change, least_changes, most_changes); i > 0; --i) {
-      changes_.push_back(draw_change(each, input, random));
+  const std::vector<const Buffer*> changing = changing_inputs();
+  for (const Buffer* each : changing) {
+    const InputTensor& input = data_.inputs()[each->index];
+    for (int64_t i = std::clamp(count_of(input.shape) / elements_a_change, least_changes, most_changes); i > 0; --i) {
+      changes_.push_back(draw_change(*each, input, random));
       apply(changes_.back());
     }
-    for (int64_t i = 0; i < late_changes; ++i) late_changes_.push_back(draw_change(each, input, random));
+    for (int64_t i = 0; i < late_changes; ++i) late_changes_.push_back(draw_change(*each, input, random));
   }
-  draw_few(perturbation);
-}
-
-void Bench::draw_few(const Perturbation& perturbation) {
-  std::vector<const Buffer*> changing;
-  for (const Buffer& each : buffers_) {
-    if (each.kind == Kind::input && count_of(data_.inputs()[each.index].shape) > 0 && changes_between_launches(each))
-      changing.push_back(&each);
-  }
-  if (changing.empty()) return;
-  std::mt19937_64 random(perturbation.few_seed);
+  if (perturbation.few == 0 || changing.empty()) return;
+  random.seed(perturbation.few_seed);
   const Buffer& one = *changing[random() % changing.size()];
   for (int64_t i = 0; i < perturbation.few; ++i) late_changes_.push_back(draw_change(one, data_.inputs()[one.index], random));
 }

@@ -94,6 +94,8 @@ class Bench {
   void lay_out(uint64_t seed);
   void fill();
   bool changes_between_launches(const Buffer& buffer) const;
+  /// The inputs with elements that do.
+  std::vector<const Buffer*> changing_inputs() const;
   bool hidden_from_prepares(const Buffer& buffer) const;
   std::optional<Finding> hand_over_data();
   device::Placement placement() const;
@@ -104,7 +106,6 @@ class Bench {
   std::optional<Finding> changed_canary() const;
   std::optional<Finding> changed_gap(const Buffer& buffer) const;
   void sample_outputs(Look look);
-  void draw_few(const Perturbation& perturbation);
   Change draw_change(const Buffer& buffer, const InputTensor& input, std::mt19937_64& random) const;
   void apply(const Change& change);
   void nudge();
