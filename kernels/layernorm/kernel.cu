@@ -104,8 +104,9 @@ namespace {
 
 constexpr int L = ak::lanes<T>;
 
-// A first sum is around the first element of the row, so that equal elements give exactly 0 and a common offset costs no digits. Where
-// that element is far out, or for float, squares are added around the mean; what the mean lacks as a float is found with them.
+// Sums are around 0, or, where too many of their digits would cancel and for float, around the first element of the row, so that equal
+// elements give exactly 0 and a common offset costs no digits. Where that element is far out, or for float, they are taken once more, around
+// the mean; what the mean lacks as a float is found with them.
 
 /// Sums over elements minus a centre.
 struct Sums {
@@ -116,40 +117,70 @@ struct Sums {
     second += difference * difference;
   }
   static __device__ __forceinline__ Sums join(const Sums& a, const Sums& b) { return {a.first + b.first, a.second + b.second}; }
-};
 
-/// The normal value is (x - mean - lack) * scale, of which lack * scale is known.
-struct Moments {
-  float mean, scale, scaled_lack;
-
-  __device__ __forceinline__ Moments(float centre, const Sums& around, int64_t N, float eps) : mean(centre) {
-    const float lack = around.first / static_cast<float>(N);
-    const float excess = around.second < ak::infinity() ? around.first * lack : 0.0f;
-    const float variance = (around.second - excess) / static_cast<float>(N);
-    scale = 1.0f / sqrtf((variance < 0.0f ? 0.0f : variance) + eps);
-    scaled_lack = lack * scale;
+  /// Of the 24 bits of the squares no more than 6 cancel, which leaves more than enough for 16-bit elements; none has overflown or vanished.
+  __device__ __forceinline__ bool keep_digits(float share) const {
+    return sizeof(T) == 2 && second < ak::infinity() && (second > 0.0f || first == 0.0f) && first * (first * share) <= 63.0f / 64.0f * second;
   }
-  __device__ __forceinline__ float operator()(float x) const { return (x - mean) * scale - scaled_lack; }
 };
 
-/// From `add(sums, centre)`, which adds a thread's part of the row; released() is called when all have added once.
-template <class Team, class Add, class Released>
-__device__ __forceinline__ Moments moments(Team& team, float first, int64_t N, float eps, const Add& add, const Released& released) {
-  Sums sums;
-  add(sums, first);
-  sums = team.template reduce<Sums>(sums, Sums());
-  released();
-  const float shift = sums.first / static_cast<float>(N);
-  // Of the 24 bits of the squares 6 may cancel: more than enough is left for 16-bit elements.
-  const bool near = sizeof(T) == 2 && sums.second < ak::infinity() && sums.first * shift <= 63.0f / 64.0f * sums.second;
-  if (!team.any(!near)) return Moments(first, sums, N, eps);
-  const float mean = first + shift;
-  sums = Sums();
-  add(sums, mean);
-  return Moments(mean, team.template reduce<Sums>(sums, Sums()), N, eps);
+/// The normal value is (x - lack) * scale for an x minus the centre of the sums; `shift` is -lack * scale.
+struct Moments {
+  float scale, shift;
+
+  Moments() = default;
+  __device__ __forceinline__ Moments(const Sums& sums, float share, float eps) {
+    const float lack = sums.first * share;
+    const float excess = sums.second < ak::infinity() ? sums.first * lack : 0.0f;
+    const float variance = (sums.second - excess) * share;
+    scale = __frsqrt_rn((variance < 0.0f ? 0.0f : variance) + eps);
+    shift = -lack * scale;
+  }
+  static constexpr bool centred = false;
+  __device__ __forceinline__ float operator()(float x) const { return fmaf(x, scale, shift); }
+};
+struct CentredMoments {
+  float centre;
+  Moments moments;
+
+  static constexpr bool centred = true;
+  __device__ __forceinline__ float operator()(float x) const { return moments(x - centre); }
+};
+
+/// Call use(Moments) or, where some row of the team's warp needs it, use(CentredMoments), which give a row the same values. add(sums, centre)
+/// adds a thread's part of the row; released() is called when all threads have what they need of the source. `share`: 1 / N.
+template <class Team, class Source, class Add, class Released, class Use>
+__device__ __forceinline__ void with_moments(Team& team, const Source& source, float share, float eps, const Add& add,
+                                             const Released& released, const Use& use) {
+  CentredMoments result;
+  bool done = false;
+  const auto sums_around = [&](float centre) {
+    Sums sums;
+    add(sums, centre);
+    sums = team.template reduce<Sums>(sums, Sums());
+    if (!done) result = {centre, Moments(sums, share, eps)};
+    done |= sums.keep_digits(share);
+    return sums;
+  };
+  if constexpr (sizeof(T) == 2) {
+    sums_around(0.0f);
+    if (!team.any(!done)) {
+      released();
+      use(result.moments);
+      return;
+    }
+  }
+  float centre = source.first();
+#pragma unroll 1
+  for (int pass = 0; pass < 2; ++pass) {
+    centre += sums_around(centre).first * share;
+    if (pass == 0) released();
+    if (!team.any(!done)) break;
+  }
+  use(result);
 }
 
-/// Over the elements of the row among the vectors of a tile.
+/// Over the elements of the row among the vectors of a tile; beside them lies 0.
 template <class Tile, int K>
 __device__ __forceinline__ void add_vectors(Sums& sums, const Tile& tile, const uint4 (&v)[K], float centre) {
   Sums parts[4];  // short chains of additions
@@ -157,7 +188,7 @@ __device__ __forceinline__ void add_vectors(Sums& sums, const Tile& tile, const 
   for (int k = 0; k < K; ++k) {
     float values[L];
     ak::unpack<T>(v[k], values);
-    if (tile.all(k)) {
+    if (centre == 0.0f || tile.all(k)) {
 #pragma unroll
       for (int e = 0; e < L; ++e) parts[e % 4].add(values[e] - centre);
     } else if (tile.any(k)) {
@@ -177,9 +208,9 @@ template <class Tile>
 constexpr int gains_of = Tile::aligned ? Tile::vectors : 0;
 
 /// out = normal * weight + bias for the vectors of a tile, which begins at `weight`, `bias` and `out`.
-template <class Tile, int K, int n>
+template <class Tile, int K, int n, class Normal>
 __device__ __forceinline__ void write(const Tile& tile, const uint4 (&v)[K], const Gains<n>& gains, const T* weight, const T* bias, T* out,
-                                      const Moments& normal) {
+                                      const Normal& normal) {
   const bool weight_aligned = ak::misalignment(weight) == 0, bias_aligned = ak::misalignment(bias) == 0,
              out_aligned = ak::misalignment(out) == 0;
 #pragma unroll
@@ -229,34 +260,42 @@ struct Row {
     return {};
   }
 
-  template <class Team, class Tile, int K, int n, class Released>
-  __device__ __forceinline__ void held(Team& team, const Tile& tile, uint4 (&v)[K], const Gains<n>& early, float first, T* out, int64_t at,
-                                       bool present, const Released& released) const {
-    const Moments normal =
-        moments(team, first, N, eps, [&](Sums& sums, float centre) { add_vectors(sums, tile, v, centre); }, released);
-    ak::forget_unpacked(v);
-    if (present) write(tile, v, EARLY ? early : gains(tile), weight + at, bias + at, out, normal);
+  template <class Team, class Tile, int K, int n, class Source, class Released>
+  __device__ __forceinline__ void held(Team& team, const Tile& tile, uint4 (&v)[K], const Gains<n>& early, const Source& source, T* out,
+                                       int64_t at, bool present, const Released& released) const {
+    with_moments(
+        team, source, Tile::share, eps,
+        [&](Sums& sums, float centre) {
+          add_vectors(sums, tile, v, centre);
+          if constexpr (K > 2) ak::forget_unpacked(v);
+        },
+        released,
+        [&]<class Normal>(const Normal& normal) {  // what came early does not have to stay where sums are taken again
+          if (present) write(tile, v, EARLY && !Normal::centred ? early : gains(tile), weight + at, bias + at, out, normal);
+        });
   }
 
   template <class Team, class Pieces, class Source>
   __device__ __forceinline__ void any(Team& team, const Pieces& pieces, const Source& source, T* out) const {
     uint4 v[Pieces::vectors];
-    const Moments normal = moments(
-        team, source.first(), N, eps,
+    with_moments(
+        team, source, 1.0f / static_cast<float>(N), eps,
         [&](Sums& sums, float centre) {
           for (int piece = 0; piece < pieces.count; ++piece) {
             source.load(pieces.tile(piece), v, pieces.offset(piece), fill());
             add_vectors(sums, pieces.tile(piece), v, centre);
           }
         },
-        [] {});
-    for (int piece = pieces.count - 1; piece >= 0; --piece) {  // the last one is still here
-      const auto tile = pieces.tile(piece);
-      const int64_t at = pieces.offset(piece);
-      if (piece + 1 < pieces.count) source.load(tile, v, at, fill());
-      source.keep(tile, v, at);
-      write(tile, v, Gains<0>(), weight + at, bias + at, out + at, normal);
-    }
+        [] {},
+        [&](const auto& normal) {
+          for (int piece = pieces.count - 1; piece >= 0; --piece) {  // the last one is still here
+            const auto tile = pieces.tile(piece);
+            const int64_t at = pieces.offset(piece);
+            if (piece + 1 < pieces.count) source.load(tile, v, at, fill());
+            source.keep(tile, v, at);
+            write(tile, v, Gains<0>(), weight + at, bias + at, out + at, normal);
+          }
+        });
   }
 };
 
@@ -311,18 +350,20 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const float value = ak::to_float(x[i * x_column]);
     return HAS_RESIDUAL ? ak::to_float(ak::from_float<T>(value + ak::to_float(residual[i * residual_column]))) : value;
   };
-  const Moments normal = moments(
-      team, element(0), N, eps,
+  with_moments(
+      team, ak::Source<T, HAS_RESIDUAL, false>{x, residual, nullptr}, 1.0f / static_cast<float>(N), eps,
       [&](Sums& sums, float centre) {
         for (int64_t i = threadIdx.x; i < N; i += THREADS) sums.add(element(i) - centre);
       },
-      [] {});
-  for (int64_t i = threadIdx.x; i < N; i += THREADS) {
-    float value = element(i);
-    if (HAS_RESIDUAL_OUT) residual_out[i * residual_out_column] = ak::from_float<T>(value);
-    value = normal(value);
-    if (HAS_WEIGHT) value *= ak::to_float(weight[i * weight_step]);
-    if (HAS_BIAS) value += ak::to_float(bias[i * bias_step]);
-    out[i * out_column] = ak::from_float<T>(value);
-  }
+      [] {},
+      [&](const auto& normal) {
+        for (int64_t i = threadIdx.x; i < N; i += THREADS) {
+          float value = element(i);
+          if (HAS_RESIDUAL_OUT) residual_out[i * residual_out_column] = ak::from_float<T>(value);
+          value = normal(value);
+          if (HAS_WEIGHT) value *= ak::to_float(weight[i * weight_step]);
+          if (HAS_BIAS) value += ak::to_float(bias[i * bias_step]);
+          out[i * out_column] = ak::from_float<T>(value);
+        }
+      });
 }

@@ -109,10 +109,10 @@ namespace {
 
 constexpr int L = ak::lanes<T>;
 
-/// 1 / the root of the mean square.
-__device__ __forceinline__ float scale_of(float squares, int64_t N, float eps) {
+/// 1 / the root of the mean square; `share`: 1 / N.
+__device__ __forceinline__ float scale_of(float squares, float share, float eps) {
   if (MACHINE_EPS) eps = 1.1920929e-7f;
-  return 1.0f / sqrtf(squares / static_cast<float>(N) + eps);
+  return __frsqrt_rn(squares * share + eps);
 }
 
 template <int K>
@@ -182,12 +182,12 @@ struct Row {
     return {};
   }
 
-  template <class Team, class Tile, int K, int n, class Released>
-  __device__ __forceinline__ void held(Team& team, const Tile& tile, const uint4 (&v)[K], const Gains<n>& early, float, T* out, int64_t at,
-                                       bool present, const Released& released) const {
+  template <class Team, class Tile, int K, int n, class Source, class Released>
+  __device__ __forceinline__ void held(Team& team, const Tile& tile, const uint4 (&v)[K], const Gains<n>& early, const Source&, T* out,
+                                       int64_t at, bool present, const Released& released) const {
     const float squares = ak::sum(team, sum_squares(v));
     released();
-    if (present) write(tile, v, EARLY ? early : gains(tile), weight + at, out, scale_of(squares, N, eps));
+    if (present) write(tile, v, EARLY ? early : gains(tile), weight + at, out, scale_of(squares, Tile::share, eps));
   }
 
   template <class Team, class Pieces, class Source>
@@ -198,7 +198,7 @@ struct Row {
       source.load(pieces.tile(piece), v, pieces.offset(piece), fill());
       squares += sum_squares(v);
     }
-    const float scale = scale_of(ak::sum(team, squares), N, eps);
+    const float scale = scale_of(ak::sum(team, squares), 1.0f / static_cast<float>(N), eps);
     for (int piece = pieces.count - 1; piece >= 0; --piece) {  // the last one is still here
       const auto tile = pieces.tile(piece);
       const int64_t at = pieces.offset(piece);
@@ -264,7 +264,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const float value = element(i);
     squares += value * value;
   }
-  const float scale = scale_of(ak::sum(team, squares), N, eps);
+  const float scale = scale_of(ak::sum(team, squares), 1.0f / static_cast<float>(N), eps);
   for (int64_t i = threadIdx.x; i < N; i += THREADS) {
     float value = element(i);
     if (HAS_RESIDUAL_OUT) residual_out[i * residual_out_column] = ak::from_float<T>(value);

@@ -182,8 +182,8 @@ struct Row {
     return {};
   }
 
-  template <class Team, class Tile, int K, class Released>
-  __device__ __forceinline__ void held(Team& team, const Tile& tile, uint4 (&v)[K], Nothing, float, T* out, int64_t, bool present,
+  template <class Team, class Tile, int K, class Source, class Released>
+  __device__ __forceinline__ void held(Team& team, const Tile& tile, uint4 (&v)[K], Nothing, const Source&, T* out, int64_t, bool present,
                                        const Released& released) const {
     constexpr int keep = LOG ? 0 : KEEP;
     const Scale of(scale);

@@ -138,6 +138,7 @@ template <class E, int K, int fixed = 0, int fixed_threads = 0, Hint hint = Hint
 struct Tile {
   static constexpr int vectors = K, L = lanes<E>;
   static constexpr bool aligned = fixed > 0 && fixed % L == 0;
+  static constexpr float share = fixed > 0 ? 1.0f / fixed : 0.0f;  // of an element in a mean over the row
   int thread, threads, begin, end;  // the row is [begin, end) of places
 
   template <class Team>
@@ -308,10 +309,10 @@ class Ring {
 //   fill()                                    what stands beside the elements of a row
 //   bool aligned() const                      whether what all rows share begins at aligned addresses
 //   early(tile) const                         what it loads of what rows share before it is needed, if the tile is aligned
-//   held(team, tile, v, early, first, out, at, present, released) const
-//       a row that lies in the vectors v of a tile: `first` is its first element, `out` the base of the tile in the output, `at` the place of
-//       the base in the row, 0 or less; `present` is false for lanes without a row, which take part in reductions only; it calls released()
-//       when all threads have what they need of the input
+//   held(team, tile, v, early, source, out, at, present, released) const
+//       a row that lies in the vectors v of a tile: `source` has its first element, `out` is the base of the tile in the output, `at` the place
+//       of the base in the row, 0 or less; `present` is false for lanes without a row, which take part in reductions only; it calls released()
+//       when all threads have what they need of the source
 //   any(team, pieces, source, out) const      a row in pieces, from its first element on
 // Rows of `known` elements, for which a file is compiled, are held, the compiler knowing all their places; others are taken in pieces.
 
@@ -377,12 +378,12 @@ __device__ __forceinline__ void row_held(Team& team, const Row& what, const Rows
   const int skip = elements_skipped(rows.input(row));
   const Tile<typename Rows::element, K, known, Team::fixed_threads, Row::hint> tile(team, skip, skip + known);
   const auto source = rows.source(row);
-  const float first = source.first();
   uint4 v[K];
   source.load(tile, v, -int64_t{skip}, Row::fill());
   const auto early = what.early(tile);
+  __syncwarp();  // what is loaded early is loaded before the reductions
   if (present) source.keep(tile, v, -int64_t{skip});
-  what.held(team, tile, v, early, first, rows.output(row) - skip, -int64_t{skip}, present, [] { let_next_launch_begin(); });
+  what.held(team, tile, v, early, source, rows.output(row) - skip, -int64_t{skip}, present, [] { let_next_launch_begin(); });
 }
 
 /// Rows to groups of `lanes` lanes, which have K vectors of a row each.
@@ -448,12 +449,12 @@ __device__ __forceinline__ void rows_ahead(const Row& what, const Rows& rows) {
     const Tile<E, K, known, size, Row::hint> tile(team, skip, skip + known);
     const E* const base = ring.template wait<E>();
     const E* const added = base + row_vectors * lanes<E>;
-    const float first = Source<E, adds, false>{base + skip, added + skip, nullptr}.first();
+    const Source<E, adds, false> source = {base + skip, added + skip, nullptr};
     uint4 v[K];
     tile.template load<true>(v, base, Row::fill());
     if constexpr (adds) tile.template add<true>(v, added);
     rows.source(row).keep(tile, v, -int64_t{skip});
-    what.held(team, tile, v, early, first, rows.output(row) - skip, -int64_t{skip}, true, [&] { fetch(stages, row + stages * step); });
+    what.held(team, tile, v, early, source, rows.output(row) - skip, -int64_t{skip}, true, [&] { fetch(stages, row + stages * step); });
     ring.next();
   }
 }

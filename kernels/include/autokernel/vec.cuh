@@ -53,10 +53,10 @@ __device__ __forceinline__ uint4 load_16(const void* p) {
   }
   return *from;
 }
-/// Of what no launch writes, at this place of the program, however the compiler would order it.
+/// At this place of the program, or at least before the next barrier of the warp or the block. (The assembler moves ld.global.nc past them.)
 __device__ __forceinline__ uint4 load_16_now(const void* p) {
   uint4 v;
-  asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+  asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
   return v;
 }
 template <Hint hint = Hint::none>
