@@ -61,11 +61,10 @@ __device__ __forceinline__ uint4 load_16_now(const void* p) {
 }
 template <Hint hint = Hint::none>
 __device__ __forceinline__ void store_16(void* p, const uint4& v) {
-  uint4* const to = static_cast<uint4*>(p);
   if constexpr (hint == Hint::both) {
-    __stcs(to, v);
-  } else {
-    *to = v;
+    __stcs(static_cast<uint4*>(p), v);
+  } else {  // NVRTC may make four stores of an assignment
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
   }
 }
 
