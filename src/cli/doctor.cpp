@@ -45,10 +45,18 @@ Finding processor() {
           fast ? "" : "kernels run without AVX2, but gains will be small"};
 }
 
+/// Of a compiler, by what confines its compiles.
+Finding confined(const char* name, const std::string& found, const std::vector<std::string>& sandbox) {
+  const bool full = sandbox.size() >= 3;
+  return {full ? State::present : State::optional_missing, name,
+          fmt::format("{}, confined by {}", found, sandbox.empty() ? "nothing" : fmt::format("{}", fmt::join(sandbox, ", "))),
+          full ? "" : "a Linux kernel with Landlock (5.19 or later) and seccomp gives all of files, calls, limits"};
+}
+
 Finding cpp_compiler() {
   try {
-    return {State::present, "C++ compiler",
-            compile::CppCompiler::find(home_directory() / "kernels" / "include", cache_directory() / "compile").version(), ""};
+    const auto compiler = compile::CppCompiler::find(home_directory() / "kernels" / "include", cache_directory() / "compile");
+    return confined("C++ compiler", compiler.version(), compiler.sandbox());
   } catch (const Error& error) {
     return {State::missing, "C++ compiler", error.what(), error.what_to_do()};
   }
@@ -146,8 +154,8 @@ Finding nvml() {
 Finding nvrtc() {
   try {
     const auto toolkit = compile::CudaToolkit::find();
-    return {State::present, "CUDA compiler",
-            fmt::format("{} ({})", compile::nvrtc_version(judge::judge_beside_program(), toolkit), toolkit.nvrtc.string()), ""};
+    const compile::NvrtcFacts facts = compile::nvrtc_facts(judge::judge_beside_program(), toolkit);
+    return confined("CUDA compiler", fmt::format("{} ({})", facts.version, toolkit.nvrtc.string()), facts.sandbox);
   } catch (const Error& error) {
     return {State::optional_missing, "CUDA compiler", error.what(), error.what_to_do() + "; needed on a machine with a GPU only"};
   }
@@ -156,10 +164,7 @@ Finding nvrtc() {
 Finding triton() {
   try {
     const compile::TritonServer server;
-    const bool full = server.sandbox().size() == 3;
-    return {full ? State::present : State::optional_missing, "Triton",
-            fmt::format("{}, compiles without a GPU, confined by {}", server.version(), fmt::join(server.sandbox(), ", ")),
-            full ? "" : "a Linux kernel with Landlock (5.19 or later) and seccomp gives all of files, calls, limits"};
+    return confined("Triton", server.version() + ", compiles without a GPU", server.sandbox());
   } catch (const Error& error) {
     return {State::optional_missing, "Triton", error.what(), error.what_to_do() + "; needed for --backend triton only"};
   }

@@ -97,7 +97,10 @@ void Session::compile_baselines(const std::vector<kernel::Task>& tasks, const st
 
 compile::Compiler& Session::compiler(kernel::Backend backend) {
   auto& compiler = compilers_[backend];
-  if (!compiler) compiler = make_compiler(backend);
+  if (!compiler) {
+    compiler = make_compiler(backend);
+    run_.record_event({{"type", "isolation"}, {"compiler", compiler->version()}, {"compiles", compiler->sandbox()}});
+  }
   return *compiler;
 }
 

@@ -7,8 +7,10 @@
 #include <atomic>
 #include <chrono>
 #include <exception>
+#include <iterator>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
 #include "core/file.h"
@@ -124,6 +126,11 @@ std::vector<Result> Compiler::compile(std::span<const Source> sources, int threa
   for (std::thread& thread : pool) thread.join();
   if (failure) std::rethrow_exception(failure);
   return results;
+}
+
+std::vector<std::string> split_words(const std::string& text) {
+  std::istringstream stream(text);
+  return {std::istream_iterator<std::string>(stream), {}};
 }
 
 }  // namespace ak::compile

@@ -59,6 +59,8 @@ class Compiler {
 
   /// "g++ (Debian 12.2.0-14) 12.2.0", "NVRTC 13.2".
   const std::string& version() const { return version_; }
+  /// What confines a compile, of files, calls and limits, as a child finds out that is confined as one.
+  virtual std::vector<std::string> sandbox() const = 0;
 
  protected:
   /// `cache`: of all compilers; `ending` of a module's file name.
@@ -89,6 +91,9 @@ std::string content_of_headers(const std::filesystem::path& directory);
 
 /// Run a compiler's program in `directory` (empty: ours), messages in English, processor time and the size of files limited.
 CommandResult run_limited(ProcessOptions options, const Limits& limits, const std::filesystem::path& directory);
+
+/// The words of what a child says.
+std::vector<std::string> split_words(const std::string& text);
 
 /// Run a compiler's program in `directory` (empty: ours), messages in English.
 CommandResult run_child(ProcessOptions options, double seconds, const std::filesystem::path& directory = {});

@@ -65,6 +65,13 @@ std::vector<std::string> confined(const fs::path& program, const fs::path& inclu
 
 }  // namespace
 
+std::vector<std::string> CppCompiler::sandbox() const {
+  const TemporaryDirectory directory("autokernel-compiler-");
+  std::vector<std::string> arguments = confined("/bin/sh", include_directory_, directory.path(), {});
+  arguments.insert(arguments.end(), {"-c", "echo $AUTOKERNEL_SANDBOX"});
+  return split_words(run_limited({.arguments = std::move(arguments)}, {}, directory.path()).output);
+}
+
 CppCompiler::CppCompiler(fs::path program, fs::path include_directory, const fs::path& cache_directory)
     : Compiler(cache_directory, "kernel.cpp", ".so"), program_(std::move(program)), include_directory_(std::move(include_directory)) {
   version_ = first_line(run_child({.arguments = {program_.string(), "--version"}}, 10).output);

@@ -16,6 +16,7 @@ class CppCompiler final : public Compiler {
   const std::filesystem::path& program() const { return program_; }
   /// What kernels are compiled with, but for what makes a shared object of one.
   static std::vector<std::string> flags();
+  std::vector<std::string> sandbox() const override;
 
  private:
   CppCompiler(std::filesystem::path program, std::filesystem::path include_directory, const std::filesystem::path& cache_directory);

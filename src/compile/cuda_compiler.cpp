@@ -31,12 +31,13 @@ std::string cuda_target(const std::string& architecture) {
   return architecture + (std::stoi(architecture.substr(number)) >= 90 ? "a" : "");
 }
 
-std::string nvrtc_version(const fs::path& judge, const CudaToolkit& toolkit) {
+NvrtcFacts nvrtc_facts(const fs::path& judge, const CudaToolkit& toolkit) {
   const CommandResult result = run_child(nvrtc(judge, toolkit), 20);
   if (!result.status.success())
     throw Error("NVRTC does not load: " + (result.output.empty() ? result.status.text() : result.output),
                 "set AUTOKERNEL_CUDA_HOME to a CUDA toolkit 12 or 13");
-  return result.output.substr(0, result.output.find('\n'));
+  const size_t end = result.output.find('\n');
+  return {result.output.substr(0, end), split_words(result.output.substr(end))};
 }
 
 CudaCompiler::CudaCompiler(fs::path judge, CudaToolkit toolkit, fs::path include_directory, const fs::path& cache_directory,
@@ -46,12 +47,14 @@ CudaCompiler::CudaCompiler(fs::path judge, CudaToolkit toolkit, fs::path include
       toolkit_(std::move(toolkit)),
       include_directory_(std::move(include_directory)),
       target_(std::move(target)) {
-  version_ = nvrtc_version(judge_, toolkit_);
+  version_ = nvrtc_facts(judge_, toolkit_).version;
   identity_ = version_ + target_ + content_of_headers(include_directory_) + content_of_toolkit(toolkit_);
   for (const char* option : options) identity_ += option;
   shown_relative_ = {include_directory_};
   shown_relative_.insert(shown_relative_.end(), toolkit_.include_directories.begin(), toolkit_.include_directories.end());
 }
+
+std::vector<std::string> CudaCompiler::sandbox() const { return nvrtc_facts(judge_, toolkit_).sandbox; }
 
 std::string CudaCompiler::translation_unit(const Source& source) const {
   std::string text = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n";

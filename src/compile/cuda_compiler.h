@@ -17,6 +17,7 @@ class CudaCompiler final : public Compiler {
   /// errors: NVRTC does not load; the text says why.
   CudaCompiler(std::filesystem::path judge, CudaToolkit toolkit, std::filesystem::path include_directory,
                const std::filesystem::path& cache_directory, std::string target);
+  std::vector<std::string> sandbox() const override;
 
  private:
   /// Macros stand after CUDA's headers, since those have a T of their own.
@@ -30,8 +31,12 @@ class CudaCompiler final : public Compiler {
   std::string target_;
 };
 
-/// "NVRTC 13.2", as a child that opens the library says.
+/// "NVRTC 13.2", and what confines a compile, as a child says that opens the library.
+struct NvrtcFacts {
+  std::string version;
+  std::vector<std::string> sandbox;
+};
 /// errors: the library does not load.
-std::string nvrtc_version(const std::filesystem::path& judge, const CudaToolkit& toolkit);
+NvrtcFacts nvrtc_facts(const std::filesystem::path& judge, const CudaToolkit& toolkit);
 
 }  // namespace ak::compile

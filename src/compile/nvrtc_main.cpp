@@ -64,18 +64,20 @@ void open_builtins(const fs::path& directory) {
   }
 }
 
-/// Read `readable`, write in the working directory, connect to nothing, start nothing.
-void confine(std::span<const fs::path> readable) {
+/// Read `readable`, write in the working directory, connect to nothing, start nothing. Returns what holds this, beside the limits that the
+/// parent set.
+std::string confine(std::span<const fs::path> readable) {
   std::vector<FileRule> rules = {{FileRule::Access::write, fs::current_path()}};
   for (const fs::path& directory : readable) rules.push_back({FileRule::Access::read, directory});
   const int version = restrict_files(rules);
-  restrict_calls({.signals_scoped = version >= landlock_with_signals});
+  const bool calls = restrict_calls({.signals_scoped = version >= landlock_with_signals});
+  return std::string(version > 0 ? "files " : "") + (calls ? "calls " : "") + "limits";
 }
 
 int version(const Nvrtc& nvrtc) {
   int major = 0, minor = 0;
   nvrtc.check(nvrtc.nvrtcVersion(&major, &minor), "tell its version");
-  std::printf("NVRTC %d.%d\n", major, minor);
+  std::printf("NVRTC %d.%d\n%s\n", major, minor, confine({}).c_str());
   return 0;
 }
 

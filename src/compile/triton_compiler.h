@@ -14,6 +14,7 @@ class TritonCompiler final : public Compiler {
   /// `architecture`: "sm_90".
   /// errors: see TritonServer.
   TritonCompiler(const std::filesystem::path& cache_directory, std::string architecture);
+  std::vector<std::string> sandbox() const override { return server_->sandbox(); }
 
  private:
   CommandResult run(const Source& source, const std::filesystem::path& directory, const std::string& module_name,

@@ -2,6 +2,7 @@
 #include "judge/bench.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <chrono>
 #include <cstring>
@@ -11,6 +12,7 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "judge/comparison.h"
+#include "judge/parallel.h"
 
 namespace ak::judge {
 
@@ -24,6 +26,7 @@ constexpr double nudges_a_us = 250;   // about a quarter of a launch's time, and
 constexpr int64_t late_changes = 16;  // of a tensor
 constexpr int64_t samples_per_output = 64, many_samples = 1024;
 constexpr std::chrono::microseconds later(500);
+constexpr int64_t bytes_a_thread = 2 << 20;
 
 int64_t align(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
 
@@ -74,6 +77,36 @@ void nudge_values(std::span<std::byte> tensor, int mantissa_bits, int64_t count,
   };
   nudge(first, std::min(first + count, values));
   nudge(0, std::max<int64_t>(0, first + count - values));
+}
+
+// ---- large memory ----
+
+void copy(std::span<const std::byte> from, std::span<std::byte> to) {
+  in_parallel(static_cast<int64_t>(from.size()), bytes_a_thread,
+              [&](int64_t begin, int64_t end) { std::memcpy(to.data() + begin, from.data() + begin, static_cast<size_t>(end - begin)); });
+}
+
+bool equal(std::span<const std::byte> a, std::span<const std::byte> b) {
+  std::atomic<bool> equal = true;
+  in_parallel(static_cast<int64_t>(a.size()), bytes_a_thread, [&](int64_t begin, int64_t end) {
+    if (std::memcmp(a.data() + begin, b.data() + begin, static_cast<size_t>(end - begin)) != 0) equal = false;
+  });
+  return equal;
+}
+
+/// Of the hashes of pieces, whatever the number of threads.
+std::string hash_of(std::span<const std::byte> bytes) {
+  const auto pieces = static_cast<int64_t>((bytes.size() + bytes_a_thread - 1) / bytes_a_thread);
+  std::vector<std::string> hashes(static_cast<size_t>(pieces));
+  in_parallel(pieces, 1, [&](int64_t begin, int64_t end) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      const auto piece = bytes.subspan(i * bytes_a_thread, std::min<size_t>(bytes_a_thread, bytes.size() - i * bytes_a_thread));
+      hashes[i] = content_hash({reinterpret_cast<const char*>(piece.data()), piece.size()});
+    }
+  });
+  std::string all;
+  for (const std::string& hash : hashes) all += hash;
+  return content_hash(all);
 }
 
 int64_t count_of(const std::vector<int64_t>& shape) {
@@ -133,14 +166,20 @@ bool Bench::hidden_from_prepares(const Buffer& buffer) const {
 }
 
 void Bench::fill() {
-  canary_.fill(arena_, 0);
+  int64_t at = 0;
+  const auto fill_gap = [&](int64_t end) { canary_.fill(arena_.subspan(static_cast<size_t>(at), static_cast<size_t>(end - at)), at); };
   for (const Buffer& each : buffers_) {
-    if (each.kind == Kind::output) poison_.fill(bytes_of(each), each.begin);
-    if (each.kind == Kind::input && !hidden_from_prepares(each))
-      std::ranges::copy(data_.inputs()[each.index].storage, bytes_of(each).begin());
-    if (each.kind == Kind::scratch && plan_.scratch[each.index].zeroed && !plan_.scratch[each.index].per_worker)
+    fill_gap(each.begin);
+    at = each.begin + each.bytes;
+    if (each.kind == Kind::input && !hidden_from_prepares(each)) {
+      copy(data_.inputs()[each.index].storage, bytes_of(each));
+    } else if (each.kind == Kind::scratch && plan_.scratch[each.index].zeroed && !plan_.scratch[each.index].per_worker) {
       std::ranges::fill(bytes_of(each), std::byte{0});
+    } else {
+      poison_of(each.kind).fill(bytes_of(each), each.begin);
+    }
   }
+  fill_gap(total_bytes_);
 }
 
 /// errors: none; it is the candidate's own wish.
@@ -184,7 +223,7 @@ std::optional<Finding> Bench::hand_over_data() {
     host_.pull(each.begin, each.bytes);
     if (canary_.first_changed(bytes_of(each), each.begin) >= 0)
       return Finding{Verdict::out_of_bounds, {{"tensor", each.name}, {"message", "a prepare wrote to " + each.name}}, {}};
-    std::ranges::copy(data_.inputs()[each.index].storage, bytes_of(each).begin());
+    copy(data_.inputs()[each.index].storage, bytes_of(each));
     host_.push(each.begin, each.bytes);
   }
   return std::nullopt;
@@ -414,9 +453,7 @@ std::optional<Finding> Bench::check_memory() {
       if (auto finding = changed_gap(each)) return finding;
       continue;
     }
-    const auto& original = data_.inputs()[each.index].storage;
-    if (std::memcmp(original.data(), bytes_of(each).data(), original.size()) != 0)
-      return Finding{Verdict::changed_input, {{"tensor", each.name}}, {}};
+    if (!equal(data_.inputs()[each.index].storage, bytes_of(each))) return Finding{Verdict::changed_input, {{"tensor", each.name}}, {}};
   }
   return std::nullopt;
 }
@@ -443,16 +480,17 @@ std::string Bench::outputs_hash() const {
     if (each.kind != Kind::output) continue;
     const OutputTensor& output = data_.outputs()[each.index];
     const int64_t size = size_bytes(output.dtype);
-    const char* data = reinterpret_cast<const char*>(arena_.data()) + each.pointer;
+    const std::byte* data = arena_.data() + each.pointer;
+    const auto bytes = static_cast<size_t>(output.elements() * size);
     if (output.span_elements() == output.elements()) {  // no gaps, in whatever order
-      all += content_hash({data, static_cast<size_t>(output.elements() * size)});
+      all += hash_of({data, bytes});
       continue;
     }
-    std::string dense(static_cast<size_t>(output.elements() * size), '\0');
+    std::vector<std::byte> dense(bytes);
     for_each_element(output.shape, output.strides, [&](int64_t linear, int64_t offset) {
       std::memcpy(dense.data() + linear * size, data + offset * size, static_cast<size_t>(size));
     });
-    all += content_hash(dense);
+    all += hash_of(dense);
   }
   return all;
 }

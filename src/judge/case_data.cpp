@@ -33,13 +33,25 @@ void check_layout(const std::string& name, const std::vector<int64_t>& shape, co
   if (shape.size() != strides.size() || negative) throw Error("the fixture's strides of " + name + " do not belong to its shape");
 }
 
-template <class Value>
-std::span<const Value> values_of(const SafetensorsFile& file, const std::string& name, Dtype dtype, int64_t elements) {
+const TensorView& values_of(const SafetensorsFile& file, const std::string& name, bool right_dtype(Dtype found, Dtype output), Dtype output,
+                            int64_t elements) {
   const TensorView& view = file.tensor(name);
-  if (view.dtype != dtype || static_cast<int64_t>(view.data.size()) != elements * static_cast<int64_t>(sizeof(Value))) {
+  if (!right_dtype(view.dtype, output) || static_cast<int64_t>(view.data.size()) != elements * size_bytes(view.dtype))
     throw Error("the fixture's " + name + " has another dtype or size than the contract");
-  }
-  return {reinterpret_cast<const Value*>(view.data.data()), static_cast<size_t>(elements)};
+  return view;
+}
+
+/// Of a reference: enough digits to tell how far an output is from it.
+bool is_finer(Dtype found, Dtype output) { return found == Dtype::float64 || (found == Dtype::float32 && size_bytes(output) == 2); }
+/// Of what eager gives: all its digits.
+bool holds(Dtype found, Dtype output) { return found == Dtype::float64 || found == output; }
+
+Numbers numbers_of(const TensorView& view) { return {view.dtype, view.data}; }
+
+std::span<const int64_t> integers_of(const SafetensorsFile& file, const std::string& name, int64_t elements) {
+  const auto right = [](Dtype found, Dtype) { return found == Dtype::int64; };
+  const TensorView& view = values_of(file, name, right, Dtype::int64, elements);
+  return {reinterpret_cast<const int64_t*>(view.data.data()), static_cast<size_t>(elements)};
 }
 
 }  // namespace
@@ -93,11 +105,11 @@ void CaseData::read_output(const kernel::Tensor& tensor, int64_t offset) {
   check_layout(tensor.name, output.shape, output.strides);
   const int64_t elements = output.elements();
   if (is_floating(output.dtype)) {
-    output.reference = values_of<double>(expected_file_, tensor.name + ".reference", Dtype::float64, elements);
-    output.eager = values_of<double>(expected_file_, tensor.name + ".eager", Dtype::float64, elements);
+    output.reference = numbers_of(values_of(expected_file_, tensor.name + ".reference", is_finer, output.dtype, elements));
+    output.eager = numbers_of(values_of(expected_file_, tensor.name + ".eager", holds, output.dtype, elements));
   } else {
-    output.reference_integers = values_of<int64_t>(expected_file_, tensor.name + ".reference", Dtype::int64, elements);
-    output.eager_integers = values_of<int64_t>(expected_file_, tensor.name + ".eager", Dtype::int64, elements);
+    output.reference_integers = integers_of(expected_file_, tensor.name + ".reference", elements);
+    output.eager_integers = integers_of(expected_file_, tensor.name + ".eager", elements);
   }
   outputs_.push_back(std::move(output));
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/safetensors.h"
+#include "judge/numbers.h"
 #include "kernel/task.h"
 
 namespace ak::judge {
@@ -25,7 +26,7 @@ struct OutputTensor {
   Dtype dtype = Dtype::float32;
   std::vector<int64_t> shape, strides;
   int64_t offset = 0;
-  std::span<const double> reference, eager;                     // of a floating dtype
+  Numbers reference, eager;                                     // of a floating dtype
   std::span<const int64_t> reference_integers, eager_integers;  // of another
 
   int64_t elements() const;

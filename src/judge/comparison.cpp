@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "device/cpu/facts.h"
+#include "judge/parallel.h"
 
 namespace ak::judge {
 namespace {
@@ -19,47 +20,14 @@ constexpr double norm_factor = 4;
 constexpr int64_t elements_a_thread = 1 << 16;
 constexpr int64_t least_norm_elements = 256;  // below, a norm is as strict as one element is exact
 
-double half_value(uint16_t bits) {
-  const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
-  const double sign = bits & 0x8000 ? -1 : 1;
-  if (exponent == 31) return mantissa != 0 ? std::nan("") : sign * INFINITY;
-  return sign * (exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(mantissa + 1024, exponent - 25));
-}
-
-double half_to_double(uint16_t bits) {
-  static const std::vector<float> values = [] {
-    std::vector<float> all(1 << 16);
-    for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<float>(half_value(static_cast<uint16_t>(i)));
-    return all;
-  }();
-  return values[bits];
-}
-
-template <class Value>
-Value read(const std::byte* at) {
-  Value value;
-  std::memcpy(&value, at, sizeof value);
-  return value;
-}
-
-double read_floating(Dtype dtype, const std::byte* at) {
-  switch (dtype) {
-    case Dtype::float64: return read<double>(at);
-    case Dtype::float32: return read<float>(at);
-    case Dtype::float16: return half_to_double(read<uint16_t>(at));
-    case Dtype::bfloat16: return std::bit_cast<float>(static_cast<uint32_t>(read<uint16_t>(at)) << 16);
-    default: AK_CHECK(false, "the dtype is floating");
-  }
-}
-
 int64_t read_integer(Dtype dtype, const std::byte* at) {
   switch (dtype) {
-    case Dtype::int64: return read<int64_t>(at);
-    case Dtype::int32: return read<int32_t>(at);
-    case Dtype::int16: return read<int16_t>(at);
-    case Dtype::int8: return read<int8_t>(at);
+    case Dtype::int64: return read_as<int64_t>(at);
+    case Dtype::int32: return read_as<int32_t>(at);
+    case Dtype::int16: return read_as<int16_t>(at);
+    case Dtype::int8: return read_as<int8_t>(at);
     case Dtype::uint8:
-    case Dtype::boolean: return read<uint8_t>(at);
+    case Dtype::boolean: return read_as<uint8_t>(at);
     default: AK_CHECK(false, "the dtype is an integer");
   }
 }
@@ -159,7 +127,8 @@ struct Norms {
 
 double half_ulp_norm(const OutputTensor& output) {
   double sum = 0;
-  for (const double value : output.reference) {
+  for (size_t i = 0; i < output.reference.size(); ++i) {
+    const double value = output.reference[i];
     if (!std::isfinite(value)) continue;
     const double half = half_ulp(output.dtype, std::abs(value));
     sum += half * half;
@@ -305,8 +274,10 @@ bool passes(const CaseData& data, const Answer& answer) {
 
 Answer constant(double value) {
   return [value](const OutputTensor& output, std::vector<std::byte>& bytes) {
-    for (size_t at = 0; at < bytes.size(); at += static_cast<size_t>(size_bytes(output.dtype)))
-      write_value(output.dtype, bytes.data() + at, value);
+    const int64_t size = size_bytes(output.dtype);
+    in_parallel(output.elements(), elements_a_thread, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) write_value(output.dtype, bytes.data() + i * size, value);
+    });
     return true;
   };
 }
@@ -343,8 +314,10 @@ Answer answer_to(const CaseData& other) {
     const auto same = std::ranges::find_if(
         other.outputs(), [&](const OutputTensor& each) { return each.name == output.name && each.shape == output.shape; });
     if (same == other.outputs().end()) return false;
-    for (int64_t i = 0; i < output.elements(); ++i)
-      write_value(output.dtype, bytes.data() + i * size_bytes(output.dtype), expected_value(*same, i));
+    const int64_t size = size_bytes(output.dtype);
+    in_parallel(output.elements(), elements_a_thread, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) write_value(output.dtype, bytes.data() + i * size, expected_value(*same, i));
+    });
     return true;
   };
 }

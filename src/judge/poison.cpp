@@ -4,13 +4,18 @@
 #include "judge/poison.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <limits>
 #include <random>
+
+#include "judge/parallel.h"
 
 namespace ak::judge {
 namespace {
 
 constexpr uint16_t sign = 0x8000;
+constexpr int64_t bytes_a_thread = 2 << 20;
 
 struct Halfwords {
   uint16_t first, count;
@@ -39,27 +44,38 @@ Poison::Poison(uint64_t seed, Kind kind) : tile_(static_cast<size_t>(period + 8)
   std::memcpy(tile_.data() + period, tile_.data(), 8);
 }
 
-void Poison::fill(std::span<std::byte> bytes, int64_t at) const {
-  for (size_t done = 0; done < bytes.size();) {
-    const int64_t from = (at + static_cast<int64_t>(done)) % period;
-    const size_t count = std::min(bytes.size() - done, static_cast<size_t>(period - from));
-    std::memcpy(bytes.data() + done, tile_.data() + from, count);
-    done += count;
+/// `visit(index, pattern, count)` for the pieces of [begin, end) that lie in one repetition of the pattern each, while it returns true.
+template <class Visit>
+void Poison::for_each_tile(int64_t begin, int64_t end, int64_t at, const Visit& visit) const {
+  while (begin < end) {
+    const int64_t from = (at + begin) % period, count = std::min(end - begin, period - from);
+    if (!visit(begin, tile_.data() + from, static_cast<size_t>(count))) return;
+    begin += count;
   }
 }
 
+void Poison::fill(std::span<std::byte> bytes, int64_t at) const {
+  in_parallel(static_cast<int64_t>(bytes.size()), bytes_a_thread, [&](int64_t begin, int64_t end) {
+    for_each_tile(begin, end, at, [&](int64_t done, const std::byte* tile, size_t count) {
+      std::memcpy(bytes.data() + done, tile, count);
+      return true;
+    });
+  });
+}
+
 int64_t Poison::first_changed(std::span<const std::byte> bytes, int64_t at) const {
-  for (size_t done = 0; done < bytes.size();) {
-    const int64_t from = (at + static_cast<int64_t>(done)) % period;
-    const size_t count = std::min(bytes.size() - done, static_cast<size_t>(period - from));
-    if (std::memcmp(bytes.data() + done, tile_.data() + from, count) != 0) {
-      const auto differing = std::mismatch(bytes.begin() + static_cast<int64_t>(done), bytes.begin() + static_cast<int64_t>(done + count),
-                                           tile_.begin() + from);
-      return differing.first - bytes.begin();
-    }
-    done += count;
-  }
-  return -1;
+  std::atomic<int64_t> first = std::numeric_limits<int64_t>::max();
+  in_parallel(static_cast<int64_t>(bytes.size()), bytes_a_thread, [&](int64_t begin, int64_t end) {
+    for_each_tile(begin, end, at, [&](int64_t done, const std::byte* tile, size_t count) {
+      const std::byte* there = bytes.data() + done;
+      if (std::memcmp(there, tile, count) == 0) return done < first;
+      const int64_t changed = done + (std::mismatch(there, there + count, tile).first - there);
+      for (int64_t known = first; changed < known && !first.compare_exchange_weak(known, changed);) {
+      }
+      return false;
+    });
+  });
+  return first == std::numeric_limits<int64_t>::max() ? -1 : first.load();
 }
 
 bool Poison::untouched(const std::byte* bytes, int64_t at, int64_t size) const {

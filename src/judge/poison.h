@@ -26,6 +26,10 @@ class Poison {
 
  private:
   static constexpr int64_t period = 64 << 10;
+
+  template <class Visit>
+  void for_each_tile(int64_t begin, int64_t end, int64_t at, const Visit& visit) const;
+
   std::vector<std::byte> tile_;
 };
 

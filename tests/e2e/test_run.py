@@ -41,6 +41,13 @@ def test_the_run_directory_holds_every_page(finished):
     assert "<svg" in html and "http://" not in html.replace("http://www.w3.org", "") and "src=" not in html
 
 
+def test_the_journal_says_what_confines_candidates_and_compiles(finished):
+    records = [record for record in finished.journal() if record["type"] == "isolation"]
+    reached = {kind: set(record[kind]) for record in records for kind in ("candidates", "compiles") if kind in record}
+    assert "limits" in reached["candidates"] and "limits" in reached["compiles"]
+    assert any("g++" in record.get("compiler", "") or "clang" in record.get("compiler", "") for record in records)
+
+
 def test_results_have_exactly_the_columns_and_one_row_a_trial(finished):
     lines = (finished.run_dir / "results.tsv").read_text().splitlines()
     assert lines[0].split("\t") == COLUMNS

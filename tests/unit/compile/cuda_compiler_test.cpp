@@ -114,7 +114,7 @@ TEST(CudaTarget, has_the_letter_where_there_are_features_of_one_architecture_alo
 TEST(Nvrtc, a_library_that_is_none_is_an_error) {
   const TemporaryDirectory directory("autokernel-test-");
   write_file(directory.path() / "libnvrtc.so.13", "none");
-  EXPECT_THROW(nvrtc_version(judge, {directory.path() / "libnvrtc.so.13", {}}), Error);
+  EXPECT_THROW(nvrtc_facts(judge, {directory.path() / "libnvrtc.so.13", {}}), Error);
 }
 
 }  // namespace

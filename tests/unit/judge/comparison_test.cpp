@@ -1,6 +1,7 @@
 // The error budget, on expectations made by hand.
 #include "judge/comparison.h"
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -27,8 +28,8 @@ struct Expectation {
     refresh();
   }
   void refresh() {
-    output.reference = reference;
-    output.eager = eager;
+    output.reference = std::span<const double>(reference);
+    output.eager = std::span<const double>(eager);
   }
   std::vector<float> rounded() const { return {reference.begin(), reference.end()}; }
 };
@@ -138,6 +139,28 @@ TEST(Comparison, half_precision_is_read_as_it_is_stored) {
   EXPECT_FALSE(compare(expectation.output, reinterpret_cast<const std::byte*>(brain.data()), 16));
 }
 
+TEST(Numbers, are_read_from_each_floating_dtype) {
+  for (int bits = 0; bits < 1 << 16; ++bits) {
+    const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
+    const double magnitude = exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024 + mantissa, exponent - 25);
+    const double value = half_to_double(static_cast<uint16_t>(bits));
+    ASSERT_EQ(std::signbit(value), bits >= 1 << 15);
+    if (exponent == 31) {
+      ASSERT_TRUE(mantissa == 0 ? std::isinf(value) : std::isnan(value)) << bits;
+    } else {
+      ASSERT_EQ(std::abs(value), magnitude) << bits;
+    }
+  }
+  const std::array<uint16_t, 2> brains = {0x3fc0, 0xc049};
+  const std::array<float, 2> floats = {1.5f, -3.140625f};
+  const Numbers numbers[] = {{Dtype::bfloat16, std::as_bytes(std::span(brains))}, {Dtype::float32, std::as_bytes(std::span(floats))}};
+  for (const Numbers& each : numbers) {
+    ASSERT_EQ(each.size(), 2u);
+    EXPECT_EQ(each[0], 1.5);
+    EXPECT_EQ(each[1], -3.140625);
+  }
+}
+
 TEST(Comparison, strided_outputs_are_read_by_their_strides) {
   Expectation expectation({2, 3}, {1, 2, 3, 4, 5, 6});
   expectation.output.strides = {1, 2};
@@ -203,6 +226,17 @@ TEST(Poison, is_nan_in_every_floating_type_and_knows_the_first_change) {
   bytes[70'001] ^= std::byte{1};
   EXPECT_EQ(poison.first_changed(bytes, 4096 + 64), 70'001);
   EXPECT_NE(Poison(43).first_changed(bytes, 4096 + 64), -1);
+}
+
+TEST(Poison, knows_the_first_change_of_many_in_large_memory) {
+  const Poison poison(3);
+  std::vector<std::byte> memory(9 << 20);
+  poison.fill(memory, 40);
+  EXPECT_EQ(poison.first_changed(memory, 40), -1);
+  for (const size_t at : {memory.size() - 1, size_t{7} << 20, size_t{5'000'001}}) {
+    memory[at] ^= std::byte{1};
+    EXPECT_EQ(poison.first_changed(memory, 40), static_cast<int64_t>(at));
+  }
 }
 
 TEST(Poison, an_outputs_nan_is_no_canarys_whatever_its_sign) {
