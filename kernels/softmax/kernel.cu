@@ -165,7 +165,7 @@ __device__ __forceinline__ float max_of(const uint4 (&v)[K], const Tile& tile, c
 /// What the elements are finished with, from the sum of exponentials.
 __device__ __forceinline__ float last_of(float sum) { return LOG ? logf(sum) : 1.0f / sum; }
 __device__ __forceinline__ float result(float scaled, float top, float last) {
-  return LOG ? scaled - top - last : ak::exponential<T>(scaled - top) * last;
+  return LOG ? scaled - top - last : ak::exponential<T, true>(scaled - top) * last;
 }
 
 /// What ak::rows_… do with a row.
@@ -196,7 +196,7 @@ struct Row {
       scaled(values, tile, v[k], k, of);
 #pragma unroll
       for (int e = 0; e < L; ++e) {
-        values[e] = ak::exponential<T>(values[e] - pivot);
+        values[e] = ak::exponential<T, keep != 0>(values[e] - pivot);
         sums[e % 4] += values[e];
         if (keep == 1) kept[k * L + e] = values[e];
       }
@@ -208,7 +208,7 @@ struct Row {
     if (!present) return;
     if (keep == 0) ak::forget_unpacked(v);
     const float last = last_of(whole.sum);
-    const float factor = own.maximum == whole.maximum ? last : last * ak::exponential<T>(own.maximum - whole.maximum);
+    const float factor = own.maximum == whole.maximum ? last : last * ak::exponential<T, true>(own.maximum - whole.maximum);
     const bool aligned = ak::misalignment(out) == 0;
 #pragma unroll
     for (int k = 0; k < K; ++k) {
