@@ -47,9 +47,9 @@ double resident_mb() {
 /// Of the driver's first GPU, by its own tool, which may number them otherwise; 0 on the CPU.
 double device_mb(const std::string& device) {
   if (device != "cuda") return 0;
-  const CommandResult result = run_command(
-      {.arguments = {"nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "-i", device::cuda::bus_id(0)}},
-      std::chrono::seconds(20));
+  const CommandResult result =
+      run_command({.arguments = {"nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "-i", device::cuda::bus_id(0)}},
+                  std::chrono::seconds(20));
   if (!result.status.success()) throw Error("nvidia-smi does not say how much memory is used: " + result.output);
   return std::strtod(result.output.c_str(), nullptr);
 }
