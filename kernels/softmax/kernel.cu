@@ -73,6 +73,9 @@ when = "N * sizeof(T) > 32768"
 set  = { SHORT = 1, VECTORS = 16, REGISTERS = 80, CLUSTER = 2, KEEP = 2 }
 [[prior]]
 when = "N * sizeof(T) > 4096 && N * sizeof(T) <= 32768"
+set  = { SHORT = 1, VECTORS = 8, KEEP = 1 }
+[[prior]]
+when = "N * sizeof(T) > 4096 && N * sizeof(T) <= 32768"
 set  = { SHORT = 1, VECTORS = 8, REGISTERS = 64, HINT = 2 }
 [[prior]]
 when = "N * sizeof(T) > 512 && N * sizeof(T) <= 4096"
