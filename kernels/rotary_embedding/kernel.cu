@@ -9,7 +9,9 @@ THREADS = { values = [64, 128, 256, 512],   default = 64,  tier = 1 }   # of a b
 OVERLAP = { values = [0, 1],                default = 1,   tier = 2 }   # a launch begins before the one before it has ended
 
 [[prior]]
-set = { HEADS = 2, THREADS = 64 }
+set = { HEADS = 2, THREADS = 128 }
+[[prior]]
+set = { HEADS = 2, THREADS = 256 }
 [[prior]]
 when = "B * (H + PAIR * G) * S * D * sizeof(T) >= l2_bytes"
 set = { HEADS = 4, THREADS = 128 }
