@@ -66,11 +66,17 @@ overlap = "OVERLAP"
 
 # Where a search begins; what won on an H200.
 [[prior]]
+when = "N * sizeof(T) > 65536"
+set  = { SHORT = 1, VECTORS = 16, THREADS = 512, REGISTERS = 128, STAGES = 2, BLOCKS = 1, KEEP = 2 }
+[[prior]]
 when = "N * sizeof(T) > 32768"
 set  = { SHORT = 1, VECTORS = 8, THREADS = 1024, REGISTERS = 72, STAGES = 2, BLOCKS = 1, KEEP = 2 }
 [[prior]]
 when = "N * sizeof(T) > 32768"
 set  = { SHORT = 1, VECTORS = 16, REGISTERS = 80, CLUSTER = 2, KEEP = 2 }
+[[prior]]
+when = "N * sizeof(T) > 4096 && N * sizeof(T) <= 32768"
+set  = { SHORT = 1, VECTORS = 8, KEEP = 1 }
 [[prior]]
 when = "N * sizeof(T) > 4096 && N * sizeof(T) <= 32768"
 set  = { SHORT = 1, VECTORS = 8, REGISTERS = 64, HINT = 2 }
@@ -165,7 +171,7 @@ __device__ __forceinline__ float max_of(const uint4 (&v)[K], const Tile& tile, c
 /// What the elements are finished with, from the sum of exponentials.
 __device__ __forceinline__ float last_of(float sum) { return LOG ? logf(sum) : 1.0f / sum; }
 __device__ __forceinline__ float result(float scaled, float top, float last) {
-  return LOG ? scaled - top - last : ak::exponential<T>(scaled - top) * last;
+  return LOG ? scaled - top - last : ak::exponential<T, true>(scaled - top) * last;
 }
 
 /// What ak::rows_… do with a row.
@@ -197,7 +203,7 @@ struct Row {
       scaled(values, tile, v[k], k, of);
 #pragma unroll
       for (int e = 0; e < L; ++e) {
-        values[e] = ak::exponential<T>(values[e] - pivot);
+        values[e] = ak::exponential<T, keep != 0>(values[e] - pivot);
         sums[e % 4] += values[e];
         if (keep == 1) kept[k * L + e] = values[e];
       }
@@ -209,7 +215,7 @@ struct Row {
     if (!present) return;
     if (keep == 0) ak::forget_unpacked(v);
     const float last = last_of(whole.sum);
-    const float factor = own.maximum == whole.maximum ? last : last * ak::exponential<T>(own.maximum - whole.maximum);
+    const float factor = own.maximum == whole.maximum ? last : last * ak::exponential<T, true>(own.maximum - whole.maximum);
     const bool aligned = ak::misalignment(out) == 0;
 #pragma unroll
     for (int k = 0; k < K; ++k) {

@@ -73,7 +73,7 @@ def _infinite(shape, dtype, random):
     for row in range(min(len(rows), 2)):
         width = rows.shape[1] if row == 0 and len(rows) > 1 else rows.shape[1] // 2
         rows[row, :width] = -math.inf
-    chosen = torch.arange(2, len(rows), 3, device=random.device)
+    chosen = torch.arange(len(rows), device=random.device)[2::3]
     rows[chosen, _pick_each(chosen, rows.shape[1], random)] = torch.where(chosen % 2 == 1, math.inf, -math.inf)
     if len(rows) == 1 and rows.shape[1] == 1:
         rows[0, 0] = math.inf

@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/process.h"
+#include "device/cuda/facts.h"
 #include "judge/self_test.h"
 
 namespace ak::cli {
@@ -43,11 +44,12 @@ double resident_mb() {
   return static_cast<double>(resident * ::sysconf(_SC_PAGESIZE)) * 1e-6;
 }
 
-/// Of the first GPU, by the driver's own tool; 0 on the CPU.
+/// Of the driver's first GPU, by its own tool, which may number them otherwise; 0 on the CPU.
 double device_mb(const std::string& device) {
   if (device != "cuda") return 0;
-  const CommandResult result = run_command(
-      {.arguments = {"nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "-i", "0"}}, std::chrono::seconds(20));
+  const CommandResult result =
+      run_command({.arguments = {"nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "-i", device::cuda::bus_id(0)}},
+                  std::chrono::seconds(20));
   if (!result.status.success()) throw Error("nvidia-smi does not say how much memory is used: " + result.output);
   return std::strtod(result.output.c_str(), nullptr);
 }

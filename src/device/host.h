@@ -78,6 +78,8 @@ class Host {
   virtual std::vector<KernelUse> uses() const { return {}; }
 
   virtual int workers() const = 0;
+  /// In bytes, of the tensors that programs on the device allocate.
+  virtual int64_t alignment() const = 0;
   /// Whether the candidate computes on the arena's own bytes, so that a push costs nothing.
   virtual bool shares_memory() const { return false; }
   /// What a plan may declare in all.

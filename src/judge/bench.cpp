@@ -19,7 +19,7 @@ namespace ak::judge {
 namespace {
 
 constexpr int64_t zone_bytes = 16 << 10;  // of canary between two buffers, at least
-constexpr int64_t page_bytes = 4096, line_bytes = 64;
+constexpr int64_t page_bytes = 4096, line_bytes = 64, places = 64;
 constexpr int64_t least_changes = 16, most_changes = 4096, elements_a_change = 64;  // so that no row of a matrix stays as it was
 constexpr int64_t least_nudged = 1 << 18;                                           // elements
 constexpr double nudges_a_us = 250;   // about a quarter of a launch's time, and as much to undo it
@@ -119,7 +119,7 @@ int64_t count_of(const std::vector<int64_t>& shape) {
 
 Bench::Bench(device::Host& host, const CaseData& data, kernel::ConcretePlan plan) : host_(host), data_(data), plan_(std::move(plan)) {}
 
-void Bench::lay_out(uint64_t seed) {
+void Bench::lay_out(uint64_t seed, int64_t alignment) {
   buffers_.clear();
   for (size_t i = 0; i < data_.inputs().size(); ++i) {
     const InputTensor& input = data_.inputs()[i];
@@ -139,7 +139,7 @@ void Bench::lay_out(uint64_t seed) {
   std::mt19937_64 random(seed);
   int64_t at = 0;
   for (Buffer& each : buffers_) {
-    each.begin = align(at + zone_bytes, page_bytes) + line_bytes * static_cast<int64_t>(random() % (page_bytes / line_bytes));
+    each.begin = align(at + zone_bytes, page_bytes) + alignment * static_cast<int64_t>(random() % places);
     if (each.kind == Kind::scratch) each.begin = align(each.begin, plan_.scratch[each.index].alignment);
     each.pointer += each.begin;
     at = each.begin + each.bytes;
@@ -195,7 +195,7 @@ std::optional<Finding> Bench::excessive_scratch() const {
   return std::nullopt;
 }
 
-std::optional<Finding> Bench::place(uint64_t seed) {
+std::optional<Finding> Bench::place(uint64_t seed, Addresses addresses) {
   if (auto finding = excessive_scratch()) return finding;
   poison_ = Poison(seed ^ 0x5eedULL);
   turn_ = turn_ ? *turn_ + 1 : seed % 3;
@@ -204,7 +204,7 @@ std::optional<Finding> Bench::place(uint64_t seed) {
   changes_.clear();
   late_changes_.clear();
   nudged_ = 0;
-  lay_out(seed);
+  lay_out(seed, addresses == Addresses::any ? line_bytes : host_.alignment());
   arena_ = host_.arena(total_bytes_);
   fill();
   host_.push(0, total_bytes_);

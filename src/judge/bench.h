@@ -28,8 +28,10 @@ class Bench {
   /// `data` and `host` outlive the bench.
   Bench(device::Host& host, const CaseData& data, kernel::ConcretePlan plan);
 
+  /// At any line of memory, or where programs on the device allocate tensors: elsewhere is slower, and rare.
+  enum class Addresses { any, as_allocated };
   /// Lay everything out at addresses that follow from `seed`, fill it, check the plan against the module and run its prepares.
-  std::optional<Finding> place(uint64_t seed);
+  std::optional<Finding> place(uint64_t seed, Addresses addresses = Addresses::any);
 
   /// Poison the outputs and the scratch of a launch.
   void poison_outputs();
@@ -91,7 +93,7 @@ class Bench {
     uint64_t bits;
   };
 
-  void lay_out(uint64_t seed);
+  void lay_out(uint64_t seed, int64_t alignment);
   void fill();
   bool changes_between_launches(const Buffer& buffer) const;
   /// The inputs with elements that do.

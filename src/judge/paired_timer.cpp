@@ -210,7 +210,9 @@ Timing PairedTimer::measure(Bench& candidate, const TimingRules& rules) {
   std::vector<Sample> samples;
   const double end = seconds_now() + rules.maximum_seconds;
   while (samples.size() < alone_most) {
-    if (!samples.empty() && samples.size() % samples_a_place == 0 && (timing.failure = candidate.place(secrets_()))) return timing;
+    if (!samples.empty() && samples.size() % samples_a_place == 0 &&
+        (timing.failure = candidate.place(secrets_(), Bench::Addresses::as_allocated)))
+      return timing;
     if ((timing.failure = sample(candidate, samples, &timing))) return timing;
     timing.samples_us = times_of(samples, true);
     if (samples.size() < alone_least) continue;

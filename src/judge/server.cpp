@@ -300,7 +300,7 @@ Json Server::time_once(const Json& arguments) {
   Bench bench(*candidate_.host, data, subject.plan);
   bench.set_timeout(timeout_seconds(data));
   const uint64_t addresses = secrets_();
-  if (auto finding = bench.place(addresses)) return verdict_json(*finding);
+  if (auto finding = bench.place(addresses, Bench::Addresses::as_allocated)) return verdict_json(*finding);
   if (auto finding = warm_up(bench)) return verdict_json(*finding);
   if (arguments.at("incumbent").is_null()) return time_alone(subject, data, bench, rules);
 
@@ -311,7 +311,7 @@ Json Server::time_once(const Json& arguments) {
         {Verdict::failed_environment, {{"message", "the incumbent does not load"}, {"incumbent", verdict_json(*excuse)}}, {}});
   Bench incumbent(*incumbent_.host, data, other.plan);
   incumbent.set_timeout(timeout_seconds(data));
-  excuse = incumbent.place(addresses);
+  excuse = incumbent.place(addresses, Bench::Addresses::as_allocated);
   if (!excuse) excuse = launch_once(incumbent);  // its values were checked when it was kept
   Timing timing;
   if (!excuse) {

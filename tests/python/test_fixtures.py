@@ -110,6 +110,14 @@ def test_the_eager_result_is_finite_where_the_reference_is(families, tmp_path, g
     assert inputs["x"].abs().max() > 0
 
 
+@pytest.mark.parametrize("generator", sorted(generators._GENERATORS))
+@pytest.mark.parametrize("shape", [(1,), (0,), (1, 1), (1, 7), (2, 5), (0, 5), (5, 0), (2, 1, 3)])
+def test_every_generator_makes_every_shape(generator, shape):
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        values = generators.data(generator, shape, dtype, torch.Generator().manual_seed(3))
+        assert values.shape == shape and values.dtype == dtype
+
+
 def test_generators_make_what_they_say():
     random = torch.Generator().manual_seed(4)
     values = {name: generators.data(name, (40, 64), torch.float32, random) for name in generators._GENERATORS}

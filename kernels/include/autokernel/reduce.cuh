@@ -22,12 +22,18 @@ struct MaxNumber {
   static __device__ __forceinline__ float join(float a, float b) { return fmaxf(a, b); }
 };
 
-/// e^x: to 2 ulp of float where float is stored, else to 1e-6 relative for |x| < 20, and 0 where e^x is denormal.
-template <class E>
+/// e^x: to 2 ulp of float where float is stored, else to 1e-6 relative for |x| < 20. Where e^x is denormal it is 0 but for float, or, with
+/// `denormal`, wherever E has such numbers: the price is some instructions, which a part of a sum need not pay.
+template <class E, bool denormal = false>
 __device__ __forceinline__ float exponential(float x) {
   if constexpr (sizeof(E) == 4) return expf(x);
+  constexpr float log2_e = 1.4426950408889634f;
   float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.4426950408889634f));
+  if constexpr (denormal && !is_half<E>) {
+    asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x * log2_e));
+  } else {
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * log2_e));
+  }
   return y;
 }
 

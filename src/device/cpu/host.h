@@ -54,6 +54,7 @@ class Host final : public device::Host {
   }
 
   int workers() const override { return workers_; }
+  int64_t alignment() const override { return 64; }
   bool shares_memory() const override { return true; }
   int64_t most_scratch_bytes() const override { return limits_.memory_bytes; }
   bool alive() const override { return !ended_; }

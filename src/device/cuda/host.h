@@ -25,6 +25,7 @@ class Host final : public device::Host {
   Outcome launch(int workers, double timeout_seconds, const Moments& moments = {}) override;
   std::vector<KernelUse> uses() const override;
   int workers() const override { return 1; }
+  int64_t alignment() const override { return 512; }
   int64_t most_scratch_bytes() const override;
   bool alive() const override { return !modules_.empty() && !context_.lost(); }
 

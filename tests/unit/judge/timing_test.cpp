@@ -142,6 +142,7 @@ class TwoClocks final : public device::Host {
     return outcome;
   }
   int workers() const override { return host_->workers(); }
+  int64_t alignment() const override { return host_->alignment(); }
   int64_t most_scratch_bytes() const override { return host_->most_scratch_bytes(); }
   bool alive() const override { return host_->alive(); }
 
