@@ -13,12 +13,14 @@ REGISTERS = { values = [0, 32, 40, 48, 56, 64, 72, 80, 96, 128], default = 80,  
 STAGES    = { values = [0, 1, 2, 3, 4, 6],               default = 0,   tier = 4 }   # rows that come ahead by bulk copies, to blocks that stay; 0: a block for each row
 BLOCKS    = { values = [1, 2, 3, 4, 6, 8, 16],           default = 4,   tier = 4 }   # of a multiprocessor that stay
 CLUSTER   = { values = [1, 2, 4, 8],                     default = 1,   tier = 5 }   # blocks that share a row
+ROWS      = { values = [1, 2, 4],                        default = 1,   tier = 2 }   # rows that a warp or a block holds at once
 OVERLAP   = { values = [0, 1],                           default = 1,   tier = 2 }   # a launch begins before the one before it has ended
 require = [
   "VECTORS * THREADS <= 8192",  # the registers of a multiprocessor
   "REGISTERS * min(THREADS, align(cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), VECTORS * CLUSTER), 128)) <= 65536",
   "STAGES == 0 && CLUSTER == 1 || compute_capability >= 90",
   "STAGES == 0 || CLUSTER == 1",
+  "ROWS == 1 || STAGES == 0 && CLUSTER == 1 && ROWS * max(SHORT, VECTORS) <= 8",
 ]
 
 # Rows that a warp holds, one or several to a warp. A row that is not whole vectors may touch one more.
@@ -28,7 +30,7 @@ when = """(N <= 1 || x.stride(1) == 1 && out.stride(1) == 1 && weight.stride(0) 
           && N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0) <= 32 * SHORT"""
 [[variant.launch]]
 kernel  = "layernorm_warps"
-grid    = ["cdiv(M, WARPS * 32 / pow2ceil(max(1, cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), SHORT))))"]
+grid    = ["cdiv(M, ROWS * (WARPS * 32 / pow2ceil(max(1, cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), SHORT)))))"]
 block   = ["32 * WARPS"]
 args    = ["x", "weight", "bias", "residual", "out", "residual_out", "M", "N", "x.stride(0)", "residual.stride(0)", "out.stride(0)",
            "residual_out.stride(0)",
@@ -55,7 +57,7 @@ when = """x.stride(1) == 1 && out.stride(1) == 1 && weight.stride(0) <= 1 && bia
           && (HAS_RESIDUAL == 0 || residual.stride(1) == 1) && (HAS_RESIDUAL_OUT == 0 || residual_out.stride(1) == 1)"""
 [[variant.launch]]
 kernel  = "layernorm_block"
-grid    = ["M * CLUSTER"]
+grid    = ["cdiv(M, ROWS) * CLUSTER"]
 block   = ["min(THREADS, align(cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), VECTORS * CLUSTER), 32))"]
 cluster = ["CLUSTER"]
 args    = ["x", "weight", "bias", "residual", "out", "residual_out", "M", "N", "x.stride(0)", "residual.stride(0)", "out.stride(0)",
@@ -71,7 +73,10 @@ args    = ["x", "weight", "bias", "residual", "out", "residual_out", "N", "x.str
            "residual.stride(0)", "residual.stride(1)", "out.stride(0)", "out.stride(1)", "residual_out.stride(0)", "residual_out.stride(1)", "eps"]
 overlap = "OVERLAP"
 
-# Where a search begins; what won on an H200.
+# Where a search begins: what won on an H200, and what has yet to be tried there: ROWS, and a residual.
+[[prior]]
+when = "HAS_RESIDUAL && N * sizeof(T) > 4096 && M * N * sizeof(T) > 16777216"
+set  = { SHORT = 1, VECTORS = 4, REGISTERS = 80, EARLY = 1 }
 [[prior]]
 when = "N * sizeof(T) > 8192 && M * N * sizeof(T) > 50331648"
 set  = { SHORT = 1, VECTORS = 8, REGISTERS = 128, EARLY = 1 }
@@ -79,11 +84,20 @@ set  = { SHORT = 1, VECTORS = 8, REGISTERS = 128, EARLY = 1 }
 when = "N * sizeof(T) > 4096 && M * N * sizeof(T) > 16777216"
 set  = { SHORT = 1, VECTORS = 4, REGISTERS = 64, HINT = 2, EARLY = 1 }
 [[prior]]
+when = "N * sizeof(T) > 4096 && M * N * sizeof(T) > 16777216"
+set  = { SHORT = 1, VECTORS = 4, REGISTERS = 128, EARLY = 1, ROWS = 2 }
+[[prior]]
 when = "N * sizeof(T) > 4096 && N * sizeof(T) <= 16384"
 set  = { SHORT = 1, VECTORS = 4, STAGES = 2, BLOCKS = 6, REGISTERS = 80, EARLY = 0 }
 [[prior]]
 when = "N * sizeof(T) > 512 && N * sizeof(T) <= 4096"
 set  = { SHORT = 1, VECTORS = 4, STAGES = 2, BLOCKS = 8, REGISTERS = 80 }
+[[prior]]
+when = "N * sizeof(T) > 1024 && N * sizeof(T) <= 4096"
+set  = { SHORT = 1, VECTORS = 4, REGISTERS = 64 }
+[[prior]]
+when = "N * sizeof(T) > 512 && N * sizeof(T) <= 4096"
+set  = { SHORT = 4, ROWS = 2 }
 
 [[recipe]]
 name = "few threads with much each"
@@ -139,45 +153,62 @@ struct Moments {
   static constexpr bool centred = false;
   __device__ __forceinline__ float operator()(float x) const { return fmaf(x, scale, shift); }
 };
-struct CentredMoments {
-  float centre;
-  Moments moments;
-
-  static constexpr bool centred = true;
-  __device__ __forceinline__ float operator()(float x) const { return moments(x - centre); }
+/// Of several rows.
+template <int rows, bool centred_>
+struct Normal {
+  static constexpr bool centred = centred_;
+  const Moments (&moments)[rows];
+  const float (&centres)[rows];
+  __device__ __forceinline__ float operator()(int row, float x) const { return moments[row](centred ? x - centres[row] : x); }
 };
 
-/// Call use(Moments) or, where some row of the team's warp needs it, use(CentredMoments), which give a row the same values. add(sums, centre)
-/// adds a thread's part of the row; released() is called when all threads have what they need of the source. `share`: 1 / N.
-template <class Team, class Source, class Add, class Released, class Use>
-__device__ __forceinline__ void with_moments(Team& team, const Source& source, float share, float eps, const Add& add,
-                                             const Released& released, const Use& use) {
-  CentredMoments result;
-  bool done = false;
-  const auto sums_around = [&](float centre) {
-    Sums sums;
-    add(sums, centre);
-    sums = team.template reduce<Sums>(sums, Sums());
-    if (!done) result = {centre, Moments(sums, share, eps)};
-    done |= sums.keep_digits(share);
-    return sums;
+/// Call use(Normal) for rows that are reduced at once. What is centred need not be for all of them: it gives them the same values.
+/// add(row, sums, centre) adds a thread's part of a row; first(row) is its first element; released() is called when all threads have what they
+/// need for both. `share`: 1 / N.
+template <int rows, class Team, class First, class Add, class Released, class Use>
+__device__ __forceinline__ void with_moments(Team& team, float share, float eps, const First& first, const Add& add, const Released& released,
+                                             const Use& use) {
+  Sums sums[rows];
+  Moments moments[rows];
+  float centres[rows] = {}, next[rows] = {};
+  bool done[rows] = {};
+  const auto try_next = [&] {
+    bool all = true;
+#pragma unroll
+    for (int r = 0; r < rows; ++r) {
+      sums[r] = Sums();
+      add(r, sums[r], next[r]);
+    }
+    ak::reduce<Sums>(team, sums, Sums());
+#pragma unroll
+    for (int r = 0; r < rows; ++r) {
+      if (!done[r]) {
+        centres[r] = next[r];
+        moments[r] = Moments(sums[r], share, eps);
+      }
+      done[r] |= sums[r].keep_digits(share);
+      all &= done[r];
+    }
+    return !team.any(!all);
   };
   if constexpr (sizeof(T) == 2) {
-    sums_around(0.0f);
-    if (!team.any(!done)) {
+    if (try_next()) {
       released();
-      use(result.moments);
+      use(Normal<rows, false>{moments, centres});
       return;
     }
   }
-  float centre = source.first();
+#pragma unroll
+  for (int r = 0; r < rows; ++r) next[r] = first(r);
 #pragma unroll 1
   for (int pass = 0; pass < 2; ++pass) {
-    centre += sums_around(centre).first * share;
+    const bool all = try_next();
     if (pass == 0) released();
-    if (!team.any(!done)) break;
+    if (all) break;
+#pragma unroll
+    for (int r = 0; r < rows; ++r) next[r] += sums[r].first * share;
   }
-  use(result);
+  use(Normal<rows, true>{moments, centres});
 }
 
 /// Over the elements of the row among the vectors of a tile; beside them lies 0.
@@ -207,30 +238,30 @@ struct Gains {
 template <class Tile>
 constexpr int gains_of = Tile::aligned ? Tile::vectors : 0;
 
-/// out = normal * weight + bias for the vectors of a tile, which begins at `weight`, `bias` and `out`.
-template <class Tile, int K, int n, class Normal>
-__device__ __forceinline__ void write(const Tile& tile, const uint4 (&v)[K], const Gains<n>& gains, const T* weight, const T* bias, T* out,
-                                      const Normal& normal) {
-  const bool weight_aligned = ak::misalignment(weight) == 0, bias_aligned = ak::misalignment(bias) == 0,
-             out_aligned = ak::misalignment(out) == 0;
+/// out = normal * weight + bias for rows that are held.
+template <class Held, int rows, int n, class Normal>
+__device__ __forceinline__ void write(const Held (&held)[rows], const Gains<n>& gains, const T* weight, const T* bias, const Normal& normal) {
+  constexpr int K = decltype(held[0].tile)::vectors;
 #pragma unroll
   for (int k = 0; k < K; ++k) {
-    float values[L], weights[L], biases[L];
-    ak::unpack<T>(v[k], values);
-    if constexpr (n > 0) {
-      if constexpr (HAS_WEIGHT) ak::unpack<T>(gains.weight[k], weights);
-      if constexpr (HAS_BIAS) ak::unpack<T>(gains.bias[k], biases);
-    } else {
-      if (HAS_WEIGHT) tile.beside(weights, weight, k, weight_aligned);
-      if (HAS_BIAS) tile.beside(biases, bias, k, bias_aligned);
-    }
+    float weights[L], biases[L];
+    if constexpr (n > 0 && HAS_WEIGHT) ak::unpack<T>(gains.weight[k], weights);
+    if constexpr (n > 0 && HAS_BIAS) ak::unpack<T>(gains.bias[k], biases);
 #pragma unroll
-    for (int e = 0; e < L; ++e) {
-      values[e] = normal(values[e]);
-      if (HAS_WEIGHT) values[e] *= weights[e];
-      if (HAS_BIAS) values[e] += biases[e];
+    for (int r = 0; r < rows; ++r) {
+      const Held& row = held[r];
+      if (n == 0 && HAS_WEIGHT) row.tile.beside(weights, weight + row.at, k, ak::misalignment(weight + row.at) == 0);
+      if (n == 0 && HAS_BIAS) row.tile.beside(biases, bias + row.at, k, ak::misalignment(bias + row.at) == 0);
+      float values[L];
+      ak::unpack<T>(row.v[k], values);
+#pragma unroll
+      for (int e = 0; e < L; ++e) {
+        values[e] = normal(r, values[e]);
+        if (HAS_WEIGHT) values[e] *= weights[e];
+        if (HAS_BIAS) values[e] += biases[e];
+      }
+      row.store(k, values, ak::misalignment(row.out) == 0);
     }
-    tile.store(out, k, values, out_aligned);
   }
 }
 
@@ -260,40 +291,38 @@ struct Row {
     return {};
   }
 
-  template <class Team, class Tile, int K, int n, class Source, class Released>
-  __device__ __forceinline__ void held(Team& team, const Tile& tile, uint4 (&v)[K], const Gains<n>& early, const Source& source, T* out,
-                                       int64_t at, bool present, const Released& released) const {
-    with_moments(
-        team, source, Tile::share, eps,
-        [&](Sums& sums, float centre) {
-          add_vectors(sums, tile, v, centre);
-          if constexpr (K > 2) ak::forget_unpacked(v);
+  template <class Team, class Tile, class Source, int rows, int n, class Released>
+  __device__ __forceinline__ void held(Team& team, ak::Held<Tile, Source> (&held)[rows], const Gains<n>& early, const Released& released) const {
+    with_moments<rows>(
+        team, Tile::share, eps, [&](int r) { return held[r].source.first(); },
+        [&](int r, Sums& sums, float centre) {
+          add_vectors(sums, held[r].tile, held[r].v, centre);
+          if constexpr (Tile::vectors > 2) ak::forget_unpacked(held[r].v);
         },
         released,
         [&]<class Normal>(const Normal& normal) {  // what came early does not have to stay where sums are taken again
-          if (present) write(tile, v, EARLY && !Normal::centred ? early : gains(tile), weight + at, bias + at, out, normal);
+          write(held, EARLY && !Normal::centred ? early : gains(held[0].tile), weight, bias, normal);
         });
   }
 
   template <class Team, class Pieces, class Source>
   __device__ __forceinline__ void any(Team& team, const Pieces& pieces, const Source& source, T* out) const {
-    uint4 v[Pieces::vectors];
-    with_moments(
-        team, source, 1.0f / static_cast<float>(N), eps,
-        [&](Sums& sums, float centre) {
-          for (int piece = 0; piece < pieces.count; ++piece) {
-            source.load(pieces.tile(piece), v, pieces.offset(piece), fill());
-            add_vectors(sums, pieces.tile(piece), v, centre);
+    ak::Held<typename Pieces::Tile, Source> held[1] = {{.source = source, .present = true}};
+    auto& piece = held[0];
+    with_moments<1>(
+        team, 1.0f / static_cast<float>(N), eps, [&](int) { return source.first(); },
+        [&](int, Sums& sums, float centre) {
+          for (int i = 0; i < pieces.count; ++i) {
+            load_piece(piece, pieces, i, out, fill());
+            add_vectors(sums, piece.tile, piece.v, centre);
           }
         },
         [] {},
         [&](const auto& normal) {
-          for (int piece = pieces.count - 1; piece >= 0; --piece) {  // the last one is still here
-            const auto tile = pieces.tile(piece);
-            const int64_t at = pieces.offset(piece);
-            if (piece + 1 < pieces.count) source.load(tile, v, at, fill());
-            source.keep(tile, v, at);
-            write(tile, v, Gains<0>(), weight + at, bias + at, out + at, normal);
+          for (int i = pieces.count - 1; i >= 0; --i) {  // the last one is still here
+            if (i + 1 < pieces.count) load_piece(piece, pieces, i, out, fill());
+            source.keep(piece.tile, piece.v, piece.at);
+            write(held, Gains<0>(), weight, bias, normal);
           }
         });
   }
@@ -308,7 +337,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
                     T* __restrict__ out, T* __restrict__ residual_out, int64_t M, int64_t N, int64_t x_row, int64_t residual_row, int64_t out_row,
                     int64_t residual_out_row, int64_t lanes, float eps) {
   ak::wait_for_previous_launch();
-  ak::rows_in_warps<SHORT, AK_DIM_N>(Row{weight, bias, N, eps}, Rows{x, out, M, N, x_row, out_row, residual, residual_out, residual_row, residual_out_row}, static_cast<int>(lanes));
+  ak::rows_in_warps<SHORT, AK_DIM_N, ROWS>(Row{weight, bias, N, eps}, Rows{x, out, M, N, x_row, out_row, residual, residual_out, residual_row, residual_out_row}, static_cast<int>(lanes));
 }
 
 #if REGISTERS > 0
@@ -321,7 +350,7 @@ extern "C" __global__ void LIMITS
                     T* __restrict__ out, T* __restrict__ residual_out, int64_t M, int64_t N, int64_t x_row, int64_t residual_row, int64_t out_row,
                     int64_t residual_out_row, float eps) {
   ak::wait_for_previous_launch();
-  ak::rows_in_blocks<VECTORS, AK_DIM_N, THREADS, CLUSTER>(Row{weight, bias, N, eps}, Rows{x, out, M, N, x_row, out_row, residual, residual_out, residual_row, residual_out_row});
+  ak::rows_in_blocks<VECTORS, AK_DIM_N, THREADS, CLUSTER, ROWS>(Row{weight, bias, N, eps}, Rows{x, out, M, N, x_row, out_row, residual, residual_out, residual_row, residual_out_row});
 }
 
 #if STAGES > 0
@@ -350,9 +379,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const float value = ak::to_float(x[i * x_column]);
     return HAS_RESIDUAL ? ak::to_float(ak::from_float<T>(value + ak::to_float(residual[i * residual_column]))) : value;
   };
-  with_moments(
-      team, ak::Source<T, HAS_RESIDUAL, false>{x, residual, nullptr}, 1.0f / static_cast<float>(N), eps,
-      [&](Sums& sums, float centre) {
+  with_moments<1>(
+      team, 1.0f / static_cast<float>(N), eps, [&](int) { return element(0); },
+      [&](int, Sums& sums, float centre) {
         for (int64_t i = threadIdx.x; i < N; i += THREADS) sums.add(element(i) - centre);
       },
       [] {},
@@ -360,7 +389,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         for (int64_t i = threadIdx.x; i < N; i += THREADS) {
           float value = element(i);
           if (HAS_RESIDUAL_OUT) residual_out[i * residual_out_column] = ak::from_float<T>(value);
-          value = normal(value);
+          value = normal(0, value);
           if (HAS_WEIGHT) value *= ak::to_float(weight[i * weight_step]);
           if (HAS_BIAS) value += ak::to_float(bias[i * bias_step]);
           out[i * out_column] = ak::from_float<T>(value);

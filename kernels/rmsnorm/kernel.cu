@@ -13,12 +13,14 @@ REGISTERS = { values = [0, 32, 40, 48, 56, 64, 72, 80, 96, 128], default = 0,   
 STAGES    = { values = [0, 1, 2, 3, 4, 6],               default = 0,   tier = 4 }   # rows that come ahead by bulk copies, to blocks that stay; 0: a block for each row
 BLOCKS    = { values = [1, 2, 3, 4, 6, 8, 16],           default = 4,   tier = 4 }   # of a multiprocessor that stay
 CLUSTER   = { values = [1, 2, 4, 8],                     default = 1,   tier = 5 }   # blocks that share a row
+ROWS      = { values = [1, 2, 4],                        default = 1,   tier = 2 }   # rows that a warp or a block holds at once
 OVERLAP   = { values = [0, 1],                           default = 1,   tier = 2 }   # a launch begins before the one before it has ended
 require = [
   "VECTORS * THREADS <= 8192",  # the registers of a multiprocessor
   "REGISTERS * min(THREADS, align(cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), VECTORS * CLUSTER), 128)) <= 65536",
   "STAGES == 0 && CLUSTER == 1 || compute_capability >= 90",
   "STAGES == 0 || CLUSTER == 1",
+  "ROWS == 1 || STAGES == 0 && CLUSTER == 1 && ROWS * max(SHORT, VECTORS) <= 16",
 ]
 
 # Rows that a warp holds, one or several to a warp. A row that is not whole vectors may touch one more.
@@ -28,7 +30,7 @@ when = """(N <= 1 || x.stride(1) == 1 && out.stride(1) == 1 && weight.stride(0) 
           && N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0) <= 32 * SHORT"""
 [[variant.launch]]
 kernel  = "rmsnorm_warps"
-grid    = ["cdiv(M, WARPS * 32 / pow2ceil(max(1, cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), SHORT))))"]
+grid    = ["cdiv(M, ROWS * (WARPS * 32 / pow2ceil(max(1, cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), SHORT)))))"]
 block   = ["32 * WARPS"]
 args    = ["x", "weight", "residual", "out", "residual_out", "M", "N", "x.stride(0)", "residual.stride(0)", "out.stride(0)", "residual_out.stride(0)",
            "pow2ceil(max(1, cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), SHORT)))", "eps"]
@@ -53,7 +55,7 @@ when = """x.stride(1) == 1 && out.stride(1) == 1 && weight.stride(0) <= 1
           && (HAS_RESIDUAL == 0 || residual.stride(1) == 1) && (HAS_RESIDUAL_OUT == 0 || residual_out.stride(1) == 1)"""
 [[variant.launch]]
 kernel  = "rmsnorm_block"
-grid    = ["M * CLUSTER"]
+grid    = ["cdiv(M, ROWS) * CLUSTER"]
 block   = ["min(THREADS, align(cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), VECTORS * CLUSTER), 32))"]
 cluster = ["CLUSTER"]
 args    = ["x", "weight", "residual", "out", "residual_out", "M", "N", "x.stride(0)", "residual.stride(0)", "out.stride(0)", "residual_out.stride(0)", "eps"]
@@ -68,7 +70,10 @@ args    = ["x", "weight", "residual", "out", "residual_out", "N", "x.stride(0)",
            "residual.stride(1)", "out.stride(0)", "out.stride(1)", "residual_out.stride(0)", "residual_out.stride(1)", "eps"]
 overlap = "OVERLAP"
 
-# Where a search begins; what won on an H200.
+# Where a search begins: what won on an H200, and what has yet to be tried there: ROWS, and a residual.
+[[prior]]
+when = "HAS_RESIDUAL && N * sizeof(T) > 4096 && M * N * sizeof(T) > 16777216"
+set  = { SHORT = 1, VECTORS = 4, REGISTERS = 80, EARLY = 1 }
 [[prior]]
 when = "N * sizeof(T) > 8192 && M * N * sizeof(T) > 50331648"
 set  = { SHORT = 1, VECTORS = 8, REGISTERS = 128, EARLY = 1 }
@@ -76,11 +81,20 @@ set  = { SHORT = 1, VECTORS = 8, REGISTERS = 128, EARLY = 1 }
 when = "N * sizeof(T) > 4096 && M * N * sizeof(T) > 16777216"
 set  = { SHORT = 1, VECTORS = 4, REGISTERS = 64, HINT = 2, EARLY = 1 }
 [[prior]]
+when = "N * sizeof(T) > 4096 && M * N * sizeof(T) > 16777216"
+set  = { SHORT = 1, VECTORS = 4, REGISTERS = 96, EARLY = 1, ROWS = 2 }
+[[prior]]
 when = "N * sizeof(T) > 4096 && N * sizeof(T) <= 16384"
 set  = { SHORT = 1, VECTORS = 4, STAGES = 2, BLOCKS = 6, REGISTERS = 80, EARLY = 0 }
 [[prior]]
 when = "N * sizeof(T) > 512 && N * sizeof(T) <= 4096"
 set  = { SHORT = 1, VECTORS = 4, STAGES = 2, BLOCKS = 8, REGISTERS = 80 }
+[[prior]]
+when = "N * sizeof(T) > 1024 && N * sizeof(T) <= 4096"
+set  = { SHORT = 1, VECTORS = 4, REGISTERS = 64 }
+[[prior]]
+when = "N * sizeof(T) > 512 && N * sizeof(T) <= 4096"
+set  = { SHORT = 4, ROWS = 2 }
 
 [[recipe]]
 name = "few threads with much each"
@@ -138,25 +152,27 @@ struct Gains {
 template <class Tile>
 constexpr int gains_of = HAS_WEIGHT && Tile::aligned ? Tile::vectors : 0;
 
-/// out = x * scale * gain for the vectors of a tile, which begins at `weight` and `out`.
-template <class Tile, int K, int n>
-__device__ __forceinline__ void write(const Tile& tile, const uint4 (&v)[K], const Gains<n>& gains, const T* weight, T* out, float scale) {
-  const bool weight_aligned = ak::misalignment(weight) == 0, out_aligned = ak::misalignment(out) == 0;
+/// out = x * scale * gain for rows that are held.
+template <class Held, int rows, int n>
+__device__ __forceinline__ void write(const Held (&held)[rows], const Gains<n>& gains, const T* weight, const float (&scales)[rows]) {
+  constexpr int K = decltype(held[0].tile)::vectors;
 #pragma unroll
   for (int k = 0; k < K; ++k) {
-    float values[L], weights[L];
-    ak::unpack<T>(v[k], values);
-    if constexpr (HAS_WEIGHT && n > 0) {
-      ak::unpack<T>(gains.weight[k], weights);
-    } else if (HAS_WEIGHT) {
-      tile.beside(weights, weight, k, weight_aligned);
-    }
+    float weights[L];
+    if constexpr (n > 0 && HAS_WEIGHT) ak::unpack<T>(gains.weight[k], weights);
 #pragma unroll
-    for (int e = 0; e < L; ++e) {
-      values[e] *= scale;
-      if (HAS_WEIGHT) values[e] = gain(values[e], weights[e]);
+    for (int r = 0; r < rows; ++r) {
+      const Held& row = held[r];
+      if (n == 0 && HAS_WEIGHT) row.tile.beside(weights, weight + row.at, k, ak::misalignment(weight + row.at) == 0);
+      float values[L];
+      ak::unpack<T>(row.v[k], values);
+#pragma unroll
+      for (int e = 0; e < L; ++e) {
+        values[e] *= scales[r];
+        if (HAS_WEIGHT) values[e] = gain(values[e], weights[e]);
+      }
+      row.store(k, values, ak::misalignment(row.out) == 0);
     }
-    tile.store(out, k, values, out_aligned);
   }
 }
 
@@ -182,29 +198,37 @@ struct Row {
     return {};
   }
 
-  template <class Team, class Tile, int K, int n, class Source, class Released>
-  __device__ __forceinline__ void held(Team& team, const Tile& tile, const uint4 (&v)[K], const Gains<n>& early, const Source&, T* out,
-                                       int64_t at, bool present, const Released& released) const {
-    const float squares = ak::sum(team, sum_squares(v));
+  template <class Team, class Tile, class Source, int rows, int n, class Released>
+  __device__ __forceinline__ void held(Team& team, ak::Held<Tile, Source> (&held)[rows], const Gains<n>& early, const Released& released) const {
+    float squares[rows];
+#pragma unroll
+    for (int r = 0; r < rows; ++r) squares[r] = sum_squares(held[r].v);
+    ak::reduce<ak::Sum>(team, squares, 0.0f);
     released();
-    if (present) write(tile, v, EARLY ? early : gains(tile), weight + at, out, scale_of(squares, Tile::share, eps));
+#pragma unroll
+    for (int r = 0; r < rows; ++r) {
+      if constexpr (rows > 1 || Tile::vectors > 8) ak::forget_unpacked(held[r].v);
+    }
+    float scales[rows];
+#pragma unroll
+    for (int r = 0; r < rows; ++r) scales[r] = scale_of(squares[r], Tile::share, eps);
+    write(held, EARLY ? early : gains(held[0].tile), weight, scales);
   }
 
   template <class Team, class Pieces, class Source>
   __device__ __forceinline__ void any(Team& team, const Pieces& pieces, const Source& source, T* out) const {
-    uint4 v[Pieces::vectors];
+    ak::Held<typename Pieces::Tile, Source> held[1] = {{.source = source, .present = true}};
+    auto& piece = held[0];
     float squares = 0.0f;
-    for (int piece = 0; piece < pieces.count; ++piece) {
-      source.load(pieces.tile(piece), v, pieces.offset(piece), fill());
-      squares += sum_squares(v);
+    for (int i = 0; i < pieces.count; ++i) {
+      load_piece(piece, pieces, i, out, fill());
+      squares += sum_squares(piece.v);
     }
-    const float scale = scale_of(ak::sum(team, squares), 1.0f / static_cast<float>(N), eps);
-    for (int piece = pieces.count - 1; piece >= 0; --piece) {  // the last one is still here
-      const auto tile = pieces.tile(piece);
-      const int64_t at = pieces.offset(piece);
-      if (piece + 1 < pieces.count) source.load(tile, v, at, fill());
-      source.keep(tile, v, at);
-      write(tile, v, Gains<0>(), weight + at, out + at, scale);
+    const float scales[1] = {scale_of(ak::sum(team, squares), 1.0f / static_cast<float>(N), eps)};
+    for (int i = pieces.count - 1; i >= 0; --i) {  // the last one is still here
+      if (i + 1 < pieces.count) load_piece(piece, pieces, i, out, fill());
+      source.keep(piece.tile, piece.v, piece.at);
+      write(held, Gains<0>(), weight, scales);
     }
   }
 };
@@ -218,7 +242,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
                   T* __restrict__ residual_out, int64_t M, int64_t N, int64_t x_row, int64_t residual_row, int64_t out_row,
                   int64_t residual_out_row, int64_t lanes, float eps) {
   ak::wait_for_previous_launch();
-  ak::rows_in_warps<SHORT, AK_DIM_N>(Row{weight, N, eps}, Rows{x, out, M, N, x_row, out_row, residual, residual_out, residual_row, residual_out_row}, static_cast<int>(lanes));
+  ak::rows_in_warps<SHORT, AK_DIM_N, ROWS>(Row{weight, N, eps}, Rows{x, out, M, N, x_row, out_row, residual, residual_out, residual_row, residual_out_row}, static_cast<int>(lanes));
 }
 
 #if REGISTERS > 0
@@ -231,7 +255,7 @@ extern "C" __global__ void LIMITS
                   T* __restrict__ residual_out, int64_t M, int64_t N, int64_t x_row, int64_t residual_row, int64_t out_row,
                   int64_t residual_out_row, float eps) {
   ak::wait_for_previous_launch();
-  ak::rows_in_blocks<VECTORS, AK_DIM_N, THREADS, CLUSTER>(Row{weight, N, eps}, Rows{x, out, M, N, x_row, out_row, residual, residual_out, residual_row, residual_out_row});
+  ak::rows_in_blocks<VECTORS, AK_DIM_N, THREADS, CLUSTER, ROWS>(Row{weight, N, eps}, Rows{x, out, M, N, x_row, out_row, residual, residual_out, residual_row, residual_out_row});
 }
 
 #if STAGES > 0

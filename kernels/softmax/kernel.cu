@@ -188,9 +188,10 @@ struct Row {
     return {};
   }
 
-  template <class Team, class Tile, int K, class Source, class Released>
-  __device__ __forceinline__ void held(Team& team, const Tile& tile, uint4 (&v)[K], Nothing, const Source&, T* out, int64_t, bool present,
-                                       const Released& released) const {
+  template <class Team, class Tile, class Source, class Released>
+  __device__ __forceinline__ void held(Team& team, ak::Held<Tile, Source> (&held)[1], Nothing, const Released& released) const {
+    constexpr int K = Tile::vectors;
+    auto& [tile, source, out, at, present, v] = held[0];
     constexpr int keep = LOG ? 0 : KEEP;
     const Scale of(scale);
     float kept[keep == 1 ? K * L : 1];
@@ -232,7 +233,7 @@ struct Row {
 
   template <class Team, class Pieces, class Source>
   __device__ __forceinline__ void any(Team& team, const Pieces& pieces, const Source& source, T* out) const {
-    constexpr int K = Pieces::vectors;
+    constexpr int K = Pieces::Tile::vectors;
     const Scale of(scale);
     uint4 v[K];
     ak::SumExp own = {-ak::infinity(), 0.0f};
@@ -271,7 +272,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
     softmax_warps(const T* __restrict__ x, T* __restrict__ out, int64_t M,
                   int64_t N, int64_t x_row, int64_t out_row, int64_t lanes, float scale) {
   ak::wait_for_previous_launch();
-  ak::rows_in_warps<SHORT, AK_DIM_N>(Row{scale}, ak::Rows<T>{x, out, M, N, x_row, out_row}, static_cast<int>(lanes));
+  ak::rows_in_warps<SHORT, AK_DIM_N, 1>(Row{scale}, ak::Rows<T>{x, out, M, N, x_row, out_row}, static_cast<int>(lanes));
 }
 
 #if REGISTERS > 0
@@ -283,7 +284,7 @@ extern "C" __global__ void LIMITS
     softmax_block(const T* __restrict__ x, T* __restrict__ out, int64_t M,
                   int64_t N, int64_t x_row, int64_t out_row, float scale) {
   ak::wait_for_previous_launch();
-  ak::rows_in_blocks<VECTORS, AK_DIM_N, THREADS, CLUSTER>(Row{scale}, ak::Rows<T>{x, out, M, N, x_row, out_row});
+  ak::rows_in_blocks<VECTORS, AK_DIM_N, THREADS, CLUSTER, 1>(Row{scale}, ak::Rows<T>{x, out, M, N, x_row, out_row});
 }
 
 #if STAGES > 0

@@ -84,14 +84,18 @@ def _smallest(tunables):
     return {name: min(value["values"]) for name, value in tunables.items()}
 
 
-def _corners(block, dtype):
-    """The smallest values of all tunables, and the defaults with one after the other as large as the requirements let it be."""
+def _largest(block, dtype, order=iter):
+    """The defaults with one after the other as large as the requirements let it be."""
     tunables = _tunables(block)
     largest = _default(tunables)
-    for name, value in tunables.items():
-        raised = ({**largest, name: each} for each in sorted(value["values"], reverse=True))
+    for name in order(list(tunables)):
+        raised = ({**largest, name: each} for each in sorted(tunables[name]["values"], reverse=True))
         largest = next((point for point in raised if _allowed(block, point, dtype)), largest)
-    return [_smallest(tunables), largest]
+    return largest
+
+
+def _corners(block, dtype):
+    return [_smallest(_tunables(block)), _largest(block, dtype)]
 
 
 def _allowed(block, point, dtype):
@@ -126,7 +130,8 @@ def test_compiles_for_the_bindings_of_its_stages(nvrtc, path):
     if not re.search(r"\bAK_DIM_", text):
         pytest.skip("its code is the same for all bindings")
     sweep, options = family["stages"]["sweep"], _option_sets(family)
-    points = [_default(_tunables(block)), _corners(block, "float32")[1]]
+    default = _default(_tunables(block))
+    points = [default, _largest(block, "float32"), default, _largest(block, "float32", reversed)]
     cases = zip(*map(itertools.cycle, (TYPES, sweep, options, points)))
     for dtype, dims, chosen, point in itertools.islice(cases, max(len(sweep), len(options))):
         nvrtc.compile(text, _macros(family, dtype, point, chosen, dims))

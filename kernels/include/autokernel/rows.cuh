@@ -32,19 +32,19 @@ struct WarpTeam {
 };
 
 /// Shared memory of a BlockTeam: two rooms, one of which may still be read.
-template <int blocks = 1>
+template <int blocks = 1, int values = 1>
 struct Rooms {
-  static constexpr int most_floats = 2;  // of a value
+  static constexpr int most_floats = 2 * values;  // what is reduced at once are so many values of two floats
   float of_warps[2][32 * most_floats], of_blocks[2][blocks * most_floats];
 };
 
 /// A block of `size` threads, a multiple of 32 (0: known at run time), or the `blocks` of a cluster.
-template <int size = 0, int blocks = 1>
+template <int size = 0, int blocks = 1, int values = 1>
 struct BlockTeam {
   static constexpr int fixed_threads = size * blocks;
   int thread, threads;
 
-  __device__ __forceinline__ explicit BlockTeam(Rooms<blocks>& rooms)
+  __device__ __forceinline__ explicit BlockTeam(Rooms<blocks, values>& rooms)
       : thread(static_cast<int>(threadIdx.x)), threads(block_size() * blocks), rooms_(rooms) {
     if constexpr (blocks > 1) {
       thread += cluster_rank() * block_size();
@@ -63,7 +63,7 @@ struct BlockTeam {
 
  private:
   static constexpr int few_warps = 8;  // so few are joined by every thread, and not by a warp
-  Rooms<blocks>& rooms_;
+  Rooms<blocks, values>& rooms_;
   int turn_ = 0;
   bool begun_ = blocks == 1;
 
@@ -102,6 +102,35 @@ __device__ __forceinline__ float sum(Team& team, float value) {
   return team.template reduce<Sum>(value, 0.0f);
 }
 
+/// Join values that lie side by side.
+template <class Op>
+struct Each {
+  template <class V>
+  static __device__ __forceinline__ V join(V a, const V& b) {
+#pragma unroll
+    for (int i = 0; i < V::count; ++i) a.values[i] = Op::join(a.values[i], b.values[i]);
+    return a;
+  }
+};
+template <class V, int n>
+struct Several {
+  static constexpr int count = n;
+  V values[n];
+};
+/// Reduce n values at once, which takes as many barriers as one does.
+template <class Op, class Team, class V, int n>
+__device__ __forceinline__ void reduce(Team& team, V (&values)[n], const V& neutral) {
+  Several<V, n> all, neutrals;
+#pragma unroll
+  for (int i = 0; i < n; ++i) {
+    all.values[i] = values[i];
+    neutrals.values[i] = neutral;
+  }
+  all = team.template reduce<Each<Op>>(all, neutrals);
+#pragma unroll
+  for (int i = 0; i < n; ++i) values[i] = all.values[i];
+}
+
 // ---- places of a row -------------------------------------------------------------------------------------------------
 
 /// Vectors of 16 aligned bytes that a row of so many bytes may touch; rows of whole vectors that are not aligned touch one more.
@@ -136,11 +165,13 @@ __device__ __forceinline__ bool rows_alike(const E* a, int64_t a_step, const E* 
 /// `fixed`: the elements of the row where they are known when compiled. Such a row fits, and begins at an aligned address if it is whole vectors.
 template <class E, int K, int fixed = 0, int fixed_threads = 0, Hint hint = Hint::none>
 struct Tile {
+  using element = E;
   static constexpr int vectors = K, L = lanes<E>;
   static constexpr bool aligned = fixed > 0 && fixed % L == 0;
   static constexpr float share = fixed > 0 ? 1.0f / fixed : 0.0f;  // of an element in a mean over the row
   int thread, threads, begin, end;  // the row is [begin, end) of places
 
+  Tile() = default;
   template <class Team>
   __device__ __forceinline__ Tile(const Team& team, int begin, int end)
       : thread(team.thread), threads(fixed_threads > 0 ? fixed_threads : team.threads), begin(aligned ? 0 : begin), end(aligned ? fixed : end) {}
@@ -225,14 +256,14 @@ struct Tile {
       store(base, k, values, base_aligned);
     }
   }
-  /// Store vector k to a row of as many elements, at any address of an element.
-  __device__ __forceinline__ void store(E* base, int k, const float (&values)[L], bool base_aligned) const {
+  /// Store vector k to a row of as many elements, at any address of an element, where the row is `present`.
+  __device__ __forceinline__ void store(E* base, int k, const float (&values)[L], bool base_aligned, bool present = true) const {
     if (aligned || (base_aligned && all(k))) {
-      if (any(k)) store_16<hint>(base + place(k), pack<E>(values));
+      store_16<hint>(base + place(k), pack<E>(values), present && any(k));
     } else {
 #pragma unroll
       for (int e = 0; e < L; ++e) {
-        if (has(k, e)) base[place(k) + e] = from_float<E>(values[e]);
+        if (present && has(k, e)) base[place(k) + e] = from_float<E>(values[e]);
       }
     }
   }
@@ -241,7 +272,8 @@ struct Tile {
 /// A row of any length in pieces, each a Tile of the team.
 template <class E, int K, class Team>
 struct Pieces {
-  static constexpr int vectors = K, L = lanes<E>;
+  using Tile = ak::Tile<E, K>;
+  static constexpr int L = lanes<E>;
   const Team& team;
   int64_t step, end;  // places of a piece, and the end of the row
   int skip;
@@ -253,8 +285,8 @@ struct Pieces {
     end = present ? N + skip : 0;
     count = static_cast<int>((N + (aligned ? 0 : L - 1) + step - 1) / step);
   }
-  __device__ __forceinline__ Tile<E, K> tile(int piece) const {
-    return Tile<E, K>(team, piece == 0 ? skip : 0, static_cast<int>(max(int64_t{0}, min(end - piece * step, step))));
+  __device__ __forceinline__ Tile tile(int piece) const {
+    return Tile(team, piece == 0 ? skip : 0, static_cast<int>(max(int64_t{0}, min(end - piece * step, step))));
   }
   /// From the first element of a row to the base of a piece, in elements.
   __device__ __forceinline__ int64_t offset(int piece) const { return piece * step - skip; }
@@ -309,10 +341,7 @@ class Ring {
 //   fill()                                    what stands beside the elements of a row
 //   bool aligned() const                      whether what all rows share begins at aligned addresses
 //   early(tile) const                         what it loads of what rows share before it is needed, if the tile is aligned
-//   held(team, tile, v, early, source, out, at, present, released) const
-//       a row that lies in the vectors v of a tile: `source` has its first element, `out` is the base of the tile in the output, `at` the place
-//       of the base in the row, 0 or less; `present` is false for lanes without a row, which take part in reductions only; it calls released()
-//       when all threads have what they need of the source
+//   held(team, rows, early, released) const   an array of Held; it calls released() when all threads have what they need of the sources
 //   any(team, pieces, source, out) const      a row in pieces, from its first element on
 // Rows of `known` elements, for which a file is compiled, are held, the compiler knowing all their places; others are taken in pieces.
 
@@ -338,6 +367,32 @@ struct Source {
     if constexpr (keeps) tile.store(total + at, v);
   }
 };
+
+/// A row, or a piece of one, that lies in the vectors v of a tile.
+template <class Tile, class Source>
+struct Held {
+  using E = typename Tile::element;
+  Tile tile;
+  Source source;  // has its first element
+  E* out;         // the base of the tile in the output
+  int64_t at;     // the place of the base in the row, 0 or less for a row
+  bool present;   // false for lanes without a row, which take part in reductions only
+  uint4 v[Tile::vectors];
+
+  template <int n>
+  __device__ __forceinline__ void store(int k, const float (&values)[n], bool aligned) const {
+    tile.store(out, k, values, aligned, present);
+  }
+};
+
+/// Load a piece of the row whose output begins at `out`.
+template <class Held, class Pieces>
+__device__ __forceinline__ void load_piece(Held& held, const Pieces& pieces, int piece, typename Held::E* out, float fill) {
+  held.tile = pieces.tile(piece);
+  held.at = pieces.offset(piece);
+  held.out = out + held.at;
+  held.source.load(held.tile, held.v, held.at, fill);
+}
 
 /// The rows of one launch.
 template <class E, bool adds_ = false, bool keeps = false>
@@ -373,47 +428,60 @@ __device__ __forceinline__ void row_in_pieces(Team& team, const Row& what, const
   what.any(team, pieces, rows.source(row), rows.output(row));
 }
 
-template <int K, int known, class Row, class Rows, class Team>
-__device__ __forceinline__ void row_held(Team& team, const Row& what, const Rows& rows, int64_t row, bool present) {
-  const int skip = elements_skipped(rows.input(row));
-  const Tile<typename Rows::element, K, known, Team::fixed_threads, Row::hint> tile(team, skip, skip + known);
-  const auto source = rows.source(row);
-  uint4 v[K];
-  source.load(tile, v, -int64_t{skip}, Row::fill());
-  const auto early = what.early(tile);
+/// `count` rows at once: all are loaded before the first is reduced. `exist`: it is known that there are so many.
+template <int K, int known, int count, bool exist, class Row, class Rows, class Team>
+__device__ __forceinline__ void rows_held(Team& team, const Row& what, const Rows& rows, int64_t first) {
+  using E = typename Rows::element;
+  Held<Tile<E, K, known, Team::fixed_threads, Row::hint>, decltype(rows.source(0))> held[count];
+#pragma unroll
+  for (int r = 0; r < count; ++r) {
+    auto& row = held[r];
+    row.present = exist || first + r < rows.M;
+    const int64_t i = exist ? first + r : min(first + r, rows.M - 1);
+    const int skip = elements_skipped(rows.input(i));
+    row.tile = {team, skip, skip + known};
+    row.source = rows.source(i);
+    row.at = -int64_t{skip};
+    row.out = rows.output(i) - skip;
+    row.source.load(row.tile, row.v, row.at, Row::fill());
+  }
+  const auto early = what.early(held[0].tile);
   __syncwarp();  // what is loaded early is loaded before the reductions
-  if (present) source.keep(tile, v, -int64_t{skip});
-  what.held(team, tile, v, early, source, rows.output(row) - skip, -int64_t{skip}, present, [] { let_next_launch_begin(); });
+#pragma unroll
+  for (const auto& row : held) {
+    if (row.present) row.source.keep(row.tile, row.v, row.at);
+  }
+  what.held(team, held, early, [] { let_next_launch_begin(); });
 }
 
-/// Rows to groups of `lanes` lanes, which have K vectors of a row each.
-template <int K, int known, class Row, class Rows>
+/// `count` rows at once to groups of `lanes` lanes, which have K vectors of a row each.
+template <int K, int known, int count, class Row, class Rows>
 __device__ __forceinline__ void rows_in_warps(const Row& what, const Rows& rows, int lanes) {
   constexpr int known_lanes = lanes_for(known * sizeof(typename Rows::element), K);
   const bool are_known = known_lanes <= 32 && rows.template are_known<known>(what.aligned());
   const int group = are_known ? known_lanes : lanes;
-  const int64_t row = int64_t{blockIdx.x} * (blockDim.x / group) + threadIdx.x / group, last = rows.M - 1;
+  const int64_t first = (int64_t{blockIdx.x} * (blockDim.x / group) + threadIdx.x / group) * count, last = rows.M - 1;
   if (are_known) {
     WarpTeam<known_lanes <= 32 ? known_lanes : 1> team;
-    row_held<K, known>(team, what, rows, min(row, last), row <= last);
+    rows_held<K, known, count, false>(team, what, rows, first);
   } else {
     WarpTeam<> team(group);
-    row_in_pieces(team, what, rows, min(row, last), row <= last);
+    for (int64_t row = first; row < first + count; ++row) row_in_pieces(team, what, rows, min(row, last), row <= last);
   }
 }
 
-/// A row to `blocks` blocks of at most `most` threads, which have K vectors of a row each where it fits.
-template <int K, int known, int most, int blocks, class Row, class Rows>
+/// `count` rows at once to `blocks` blocks of at most `most` threads, which have K vectors of a row each where it fits.
+template <int K, int known, int most, int blocks, int count, class Row, class Rows>
 __device__ __forceinline__ void rows_in_blocks(const Row& what, const Rows& rows) {
   constexpr int size = threads_for(known * sizeof(typename Rows::element), K * blocks);
-  __shared__ Rooms<blocks> rooms;
-  const int64_t row = blockIdx.x / blocks;
+  __shared__ Rooms<blocks, count> rooms;
+  const int64_t first = int64_t{blockIdx.x / blocks} * count;
   if (size <= most && rows.template are_known<known>(what.aligned())) {
-    BlockTeam<size <= most ? size : 0, blocks> team(rooms);
-    row_held<K, known>(team, what, rows, row, true);
+    BlockTeam<size <= most ? size : 0, blocks, count> team(rooms);
+    rows_held<K, known, count, count == 1>(team, what, rows, first);
   } else {
-    BlockTeam<0, blocks> team(rooms);
-    row_in_pieces(team, what, rows, row, true);
+    BlockTeam<0, blocks, count> team(rooms);
+    for (int64_t row = first; row < min(first + count, rows.M); ++row) row_in_pieces(team, what, rows, row, true);
   }
 }
 
@@ -446,15 +514,15 @@ __device__ __forceinline__ void rows_ahead(const Row& what, const Rows& rows) {
   const auto early = what.early(Tile<E, K, known, size>(team, 0, known));
   for (int64_t row = blockIdx.x; row < rows.M; row += step) {
     const int skip = elements_skipped(rows.input(row));
-    const Tile<E, K, known, size, Row::hint> tile(team, skip, skip + known);
     const E* const base = ring.template wait<E>();
     const E* const added = base + row_vectors * lanes<E>;
-    const Source<E, adds, false> source = {base + skip, added + skip, nullptr};
-    uint4 v[K];
-    tile.template load<true>(v, base, Row::fill());
-    if constexpr (adds) tile.template add<true>(v, added);
-    rows.source(row).keep(tile, v, -int64_t{skip});
-    what.held(team, tile, v, early, source, rows.output(row) - skip, -int64_t{skip}, true, [&] { fetch(stages, row + stages * step); });
+    Held<Tile<E, K, known, size, Row::hint>, Source<E, adds, false>> held[1] = {
+        {{team, skip, skip + known}, {base + skip, added + skip, nullptr}, rows.output(row) - skip, -int64_t{skip}, true, {}}};
+    const auto& tile = held[0].tile;
+    tile.template load<true>(held[0].v, base, Row::fill());
+    if constexpr (adds) tile.template add<true>(held[0].v, added);
+    rows.source(row).keep(tile, held[0].v, held[0].at);
+    what.held(team, held, early, [&] { fetch(stages, row + stages * step); });
     ring.next();
   }
 }

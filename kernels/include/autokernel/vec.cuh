@@ -59,13 +59,18 @@ __device__ __forceinline__ uint4 load_16_now(const void* p) {
   asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
   return v;
 }
+/// Where it is `wanted`, without a branch. (NVRTC may make four stores of an assignment.)
 template <Hint hint = Hint::none>
-__device__ __forceinline__ void store_16(void* p, const uint4& v) {
+__device__ __forceinline__ void store_16(void* p, const uint4& v, bool wanted = true) {
+#define AK_STORE(how) \
+  asm volatile("{ .reg .pred wanted; setp.ne.s32 wanted, %5, 0; @wanted st.global" how ".v4.u32 [%0], {%1, %2, %3, %4}; }" ::"l"(p), \
+               "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"(static_cast<int>(wanted)) : "memory")
   if constexpr (hint == Hint::both) {
-    __stcs(static_cast<uint4*>(p), v);
-  } else {  // NVRTC may make four stores of an assignment
-    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+    AK_STORE(".cs");
+  } else {
+    AK_STORE("");
   }
+#undef AK_STORE
 }
 
 template <class E>
