@@ -150,27 +150,32 @@ struct Moments {
     scale = __frsqrt_rn((variance < 0.0f ? 0.0f : variance) + eps);
     shift = -lack * scale;
   }
-  static constexpr bool centred = false;
   __device__ __forceinline__ float operator()(float x) const { return fmaf(x, scale, shift); }
 };
-/// Of several rows.
-template <int rows, bool centred_>
+/// Of rows that are reduced at once, and around what; `centred`: not all of them around 0.
+template <int rows>
+struct Found {
+  Moments moments[rows];
+  float centres[rows] = {};
+  bool centred = true;
+};
+/// `centred` gives the same values where it need not be.
+template <int rows, bool centred>
 struct Normal {
-  static constexpr bool centred = centred_;
-  const Moments (&moments)[rows];
-  const float (&centres)[rows];
-  __device__ __forceinline__ float operator()(int row, float x) const { return moments[row](centred ? x - centres[row] : x); }
+  Found<rows> found;
+  __device__ __forceinline__ float operator()(int row, float x) const {
+    return found.moments[row](centred ? x - found.centres[row] : x);
+  }
 };
 
-/// Call use(Normal) for rows that are reduced at once. What is centred need not be for all of them: it gives them the same values.
 /// add(row, sums, centre) adds a thread's part of a row; first(row) is its first element; released() is called when all threads have what they
 /// need for both. `share`: 1 / N.
-template <int rows, class Team, class First, class Add, class Released, class Use>
-__device__ __forceinline__ void with_moments(Team& team, float share, float eps, const First& first, const Add& add, const Released& released,
-                                             const Use& use) {
+template <int rows, class Team, class First, class Add, class Released>
+__device__ __forceinline__ Found<rows> find_moments(Team& team, float share, float eps, const First& first, const Add& add,
+                                                    const Released& released) {
   Sums sums[rows];
-  Moments moments[rows];
-  float centres[rows] = {}, next[rows] = {};
+  Found<rows> found;
+  float next[rows] = {};
   bool done[rows] = {};
   const auto try_next = [&] {
     bool all = true;
@@ -183,8 +188,8 @@ __device__ __forceinline__ void with_moments(Team& team, float share, float eps,
 #pragma unroll
     for (int r = 0; r < rows; ++r) {
       if (!done[r]) {
-        centres[r] = next[r];
-        moments[r] = Moments(sums[r], share, eps);
+        found.centres[r] = next[r];
+        found.moments[r] = Moments(sums[r], share, eps);
       }
       done[r] |= sums[r].keep_digits(share);
       all &= done[r];
@@ -194,8 +199,8 @@ __device__ __forceinline__ void with_moments(Team& team, float share, float eps,
   if constexpr (sizeof(T) == 2) {
     if (try_next()) {
       released();
-      use(Normal<rows, false>{moments, centres});
-      return;
+      found.centred = false;
+      return found;
     }
   }
 #pragma unroll
@@ -208,7 +213,7 @@ __device__ __forceinline__ void with_moments(Team& team, float share, float eps,
 #pragma unroll
     for (int r = 0; r < rows; ++r) next[r] += sums[r].first * share;
   }
-  use(Normal<rows, true>{moments, centres});
+  return found;
 }
 
 /// Over the elements of the row among the vectors of a tile; beside them lies 0.
@@ -293,38 +298,39 @@ struct Row {
 
   template <class Team, class Tile, class Source, int rows, int n, class Released>
   __device__ __forceinline__ void held(Team& team, ak::Held<Tile, Source> (&held)[rows], const Gains<n>& early, const Released& released) const {
-    with_moments<rows>(
+    const auto found = find_moments<rows>(
         team, Tile::share, eps, [&](int r) { return held[r].source.first(); },
         [&](int r, Sums& sums, float centre) {
           add_vectors(sums, held[r].tile, held[r].v, centre);
           if constexpr (Tile::vectors > 2) ak::forget_unpacked(held[r].v);
         },
-        released,
-        [&]<class Normal>(const Normal& normal) {  // what came early does not have to stay where sums are taken again
-          write(held, EARLY && !Normal::centred ? early : gains(held[0].tile), weight, bias, normal);
-        });
+        released);
+    if (found.centred) {  // what came early does not have to stay where sums are taken again
+      write(held, gains(held[0].tile), weight, bias, Normal<rows, true>{found});
+    } else {
+      write(held, EARLY ? early : gains(held[0].tile), weight, bias, Normal<rows, false>{found});
+    }
   }
 
   template <class Team, class Pieces, class Source>
   __device__ __forceinline__ void any(Team& team, const Pieces& pieces, const Source& source, T* out) const {
     ak::Held<typename Pieces::Tile, Source> held[1] = {{.source = source, .present = true}};
     auto& piece = held[0];
-    with_moments<1>(
-        team, 1.0f / static_cast<float>(N), eps, [&](int) { return source.first(); },
+    const auto found = find_moments<1>(
+        team, __fdividef(1.0f, static_cast<float>(N)), eps, [&](int) { return source.first(); },
         [&](int, Sums& sums, float centre) {
           for (int i = 0; i < pieces.count; ++i) {
             load_piece(piece, pieces, i, out, fill());
             add_vectors(sums, piece.tile, piece.v, centre);
           }
         },
-        [] {},
-        [&](const auto& normal) {
-          for (int i = pieces.count - 1; i >= 0; --i) {  // the last one is still here
-            if (i + 1 < pieces.count) load_piece(piece, pieces, i, out, fill());
-            source.keep(piece.tile, piece.v, piece.at);
-            write(held, Gains<0>(), weight, bias, normal);
-          }
-        });
+        [] {});
+    const Normal<1, true> normal{found};
+    for (int i = pieces.count - 1; i >= 0; --i) {  // the last one is still here
+      if (i + 1 < pieces.count) load_piece(piece, pieces, i, out, fill());
+      source.keep(piece.tile, piece.v, piece.at);
+      write(held, Gains<0>(), weight, bias, normal);
+    }
   }
 };
 
@@ -379,20 +385,19 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const float value = ak::to_float(x[i * x_column]);
     return HAS_RESIDUAL ? ak::to_float(ak::from_float<T>(value + ak::to_float(residual[i * residual_column]))) : value;
   };
-  with_moments<1>(
-      team, 1.0f / static_cast<float>(N), eps, [&](int) { return element(0); },
+  const auto found = find_moments<1>(
+      team, __fdividef(1.0f, static_cast<float>(N)), eps, [&](int) { return element(0); },
       [&](int, Sums& sums, float centre) {
         for (int64_t i = threadIdx.x; i < N; i += THREADS) sums.add(element(i) - centre);
       },
-      [] {},
-      [&](const auto& normal) {
-        for (int64_t i = threadIdx.x; i < N; i += THREADS) {
-          float value = element(i);
-          if (HAS_RESIDUAL_OUT) residual_out[i * residual_out_column] = ak::from_float<T>(value);
-          value = normal(0, value);
-          if (HAS_WEIGHT) value *= ak::to_float(weight[i * weight_step]);
-          if (HAS_BIAS) value += ak::to_float(bias[i * bias_step]);
-          out[i * out_column] = ak::from_float<T>(value);
-        }
-      });
+      [] {});
+  const Normal<1, true> normal{found};
+  for (int64_t i = threadIdx.x; i < N; i += THREADS) {
+    float value = element(i);
+    if (HAS_RESIDUAL_OUT) residual_out[i * residual_out_column] = ak::from_float<T>(value);
+    value = normal(0, value);
+    if (HAS_WEIGHT) value *= ak::to_float(weight[i * weight_step]);
+    if (HAS_BIAS) value += ak::to_float(bias[i * bias_step]);
+    out[i * out_column] = ak::from_float<T>(value);
+  }
 }

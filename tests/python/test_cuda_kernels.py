@@ -26,17 +26,13 @@ def _places():
 
 
 class Nvrtc:
-    """The library and the folder of headers that belong to it."""
+    """A library and the folder of headers that belong to it."""
 
-    def __init__(self):
-        found = [lib for place in _places() for lib in sorted(place.glob("lib*/libnvrtc.so*"))]
-        headers = [place / "include" for place in _places() if (place / "include/cuda_fp16.h").exists()]
-        if not found or not headers:
-            pytest.skip("NVRTC or the CUDA headers are not installed")
-        self._headers = headers[0]
-        for builtins in found[0].parent.glob("libnvrtc-builtins.so*"):
+    def __init__(self, library, headers):
+        self._headers = headers
+        for builtins in library.parent.glob("libnvrtc-builtins.so*"):
             ctypes.CDLL(str(builtins))
-        self._library = ctypes.CDLL(str(found[0]))
+        self._library = ctypes.CDLL(str(library))
 
     def compile(self, text, macros):
         """The log of a compile that succeeded."""
@@ -56,9 +52,27 @@ class Nvrtc:
         return log.value.decode()
 
 
+def _libraries():
+    """[(library, headers)] of the NVRTC that PyTorch brings, then of a toolkit, each where it is there."""
+    headers = [place / "include" for place in _places() if (place / "include/cuda_fp16.h").exists()]
+    found = [next(iter(sorted(place.glob("lib*/libnvrtc.so*"))), None) for place in _places()]
+    own = [place / "include" if (place / "include/cuda_fp16.h").exists() else next(iter(headers), None) for place in _places()]
+    return [(library, include) for library, include in zip(found, own, strict=True) if library and include]
+
+
+def _opened(library):
+    return Nvrtc(*library) if library else pytest.skip("NVRTC or the CUDA headers are not installed")
+
+
 @pytest.fixture(scope="module")
 def nvrtc():
-    return Nvrtc()
+    return _opened(next(iter(_libraries()), None))
+
+
+@pytest.fixture(scope="module", params=_libraries() or [None], ids=lambda library: library[0].resolve().name if library else "none")
+def each_nvrtc(request):
+    """Versions differ in what they take for code of the device."""
+    return _opened(request.param)
 
 
 def _block(text):
@@ -115,10 +129,10 @@ def _load(path):
 
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name)
-def test_compiles_and_does_not_spill_at_its_default(nvrtc, path, dtype):
+def test_compiles_and_does_not_spill_at_its_default(each_nvrtc, path, dtype):
     text, block, family = _load(path)
     point = _default(_tunables(block))
-    log = nvrtc.compile(text, _macros(family, dtype, point, {}))
+    log = each_nvrtc.compile(text, _macros(family, dtype, point, {}))
     spills = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", log)
     assert spills and all(set(numbers) == {"0"} for numbers in spills), log
 
