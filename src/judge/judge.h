@@ -34,7 +34,8 @@ class Judge {
  public:
   virtual ~Judge() = default;
 
-  /// Compile, five stages, then time against `incumbent` where there is one; the first correct candidate is kept.
+  /// Compile, five stages, then time against `incumbent` where there is one that still compiles and fits; the first correct candidate is
+  /// kept.
   /// errors: only a failing environment that cannot be told as failed_environment (the judge cannot be started).
   virtual Judgement judge(const Candidate& candidate, const Candidate* incumbent) = 0;
 

@@ -233,7 +233,20 @@ bool ProcessJudge::compiles(const Candidate& candidate, Judgement& judgement) {
   }
 }
 
+bool ProcessJudge::stands(const Candidate& candidate, Judgement& judgement) {
+  modules_.clear();
+  if (!compiles(candidate, judgement)) return false;
+  if (plan(candidate, timed_binding())) return true;
+  judgement.verdict = Verdict::does_not_fit;
+  judgement.evidence["message"] = candidate.file.origin() + ": a `require` does not hold here";
+  return false;
+}
+
 void ProcessJudge::run(const Candidate& candidate, const Candidate* incumbent, Judgement& judgement) {
+  if (Judgement its_own; incumbent != nullptr && !stands(*incumbent, its_own)) {
+    judgement.evidence["incumbent"] = {{"verdict", name_of(its_own.verdict)}, {"evidence", its_own.evidence}};
+    incumbent = nullptr;
+  }
   modules_.clear();
   if (!compiles(candidate, judgement)) return;
   bool going = check(candidate, smoke_case(task_), false, judgement);
@@ -264,8 +277,7 @@ Judgement ProcessJudge::judge(const Candidate& candidate, const Candidate* incum
 Judgement ProcessJudge::time_again(const Candidate& candidate) {
   Judgement judgement;
   process_.opened();
-  modules_.clear();
-  if (!compiles(candidate, judgement)) throw Error("a kernel that has passed no longer compiles: " + judgement.evidence.dump());
+  if (!stands(candidate, judgement)) return judgement;
   timing(candidate, nullptr, judgement);
   if (judgement.verdict == Verdict::failed_environment)
     throw Error("a kernel that has passed cannot be timed: " + judgement.evidence.dump());

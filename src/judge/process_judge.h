@@ -67,6 +67,8 @@ class ProcessJudge final : public Judge {
   bool later_stages(const Candidate& candidate, Judgement& judgement);
   bool timing(const Candidate& candidate, const Candidate* incumbent, Judgement& judgement);
   bool compiles(const Candidate& candidate, Judgement& judgement);
+  /// Whether a candidate that has passed once still compiles and fits, as it may not with other headers or on another device.
+  bool stands(const Candidate& candidate, Judgement& judgement);
   void run(const Candidate& candidate, const Candidate* incumbent, Judgement& judgement);
 
   kernel::Task task_;

@@ -85,14 +85,17 @@ TEST(ProcessJudge, keeps_reverts_and_rejects) {
   EXPECT_EQ(caught.verdict, Verdict::wrong);
 }
 
-TEST(ProcessJudge, an_incumbent_that_fits_no_longer_is_an_error_that_says_so) {
+TEST(ProcessJudge, an_incumbent_that_no_longer_compiles_or_fits_is_none) {
   Bed bed;
-  const Candidate honest = Bed::candidate(honest_body), elsewhere = Bed::candidate(honest_body, "require = [\"N == 5\"]\n");
-  const Judgement against = bed.judge.judge(honest, &elsewhere);
-  EXPECT_EQ(against.verdict, Verdict::failed_environment);
-  EXPECT_NE(against.evidence["message"].get<std::string>().find("no longer fits its task"), std::string::npos);
-  EXPECT_THROW(bed.judge.time_again(elsewhere), Error);
-  EXPECT_EQ(bed.judge.judge(honest, nullptr).verdict, Verdict::kept);
+  const Candidate honest = Bed::candidate(honest_body), elsewhere = Bed::candidate(honest_body, "require = [\"N == 5\"]\n"),
+                  broken = Bed::candidate("this is no C++;");
+  for (const auto& [incumbent, verdict] : {std::pair(&elsewhere, Verdict::does_not_fit), std::pair(&broken, Verdict::does_not_compile)}) {
+    const Judgement against = bed.judge.judge(honest, incumbent);
+    EXPECT_EQ(against.verdict, Verdict::kept);
+    EXPECT_EQ(against.evidence["stages"], Json({1, 2, 3, 4, 5}));
+    EXPECT_EQ(against.evidence["incumbent"]["verdict"], name_of(verdict));
+    EXPECT_EQ(bed.judge.time_again(*incumbent).verdict, verdict);
+  }
 }
 
 TEST(ProcessJudge, a_fault_at_one_size_is_found_in_its_stage) {
