@@ -9,7 +9,7 @@ SHORT     = { values = [1, 2, 4, 8],                     default = 4,   tier = 1
 WARPS     = { values = [1, 2, 4, 8],                     default = 4,   tier = 1 }   # of a block there
 HINT      = { values = [0, 1, 2, 3],                     default = 0,   tier = 2 }   # 0: none; 1: rows are read once; 2: and written once; 3: read past the first cache
 EARLY     = { values = [0, 1],                           default = 1,   tier = 2 }   # weights come with the row, before they are needed
-REGISTERS = { values = [0, 32, 40, 48, 56, 64, 72, 80, 96, 128], default = 80,  tier = 3 }   # of a thread at most where blocks hold rows; 0: as many as it takes
+REGISTERS = { values = [0, 32, 40, 48, 56, 64, 72, 80, 96, 128], default = 80,  tier = 3 }   # of a thread at most where rows are held; 0: as many as it takes
 STAGES    = { values = [0, 1, 2, 3, 4, 6],               default = 0,   tier = 4 }   # rows that come ahead by bulk copies, to blocks that stay; 0: a block for each row
 BLOCKS    = { values = [1, 2, 3, 4, 6, 8, 16],           default = 4,   tier = 4 }   # of a multiprocessor that stay
 CLUSTER   = { values = [1, 2, 4, 8],                     default = 1,   tier = 5 }   # blocks that share a row
@@ -81,23 +81,20 @@ set  = { SHORT = 1, VECTORS = 4, REGISTERS = 80, EARLY = 1 }
 when = "N * sizeof(T) > 8192 && M * N * sizeof(T) > 50331648"
 set  = { SHORT = 1, VECTORS = 8, REGISTERS = 128, EARLY = 1 }
 [[prior]]
-when = "N * sizeof(T) > 4096 && M * N * sizeof(T) > 16777216"
-set  = { SHORT = 1, VECTORS = 4, REGISTERS = 64, HINT = 2, EARLY = 1 }
-[[prior]]
-when = "N * sizeof(T) > 4096 && M * N * sizeof(T) > 16777216"
+when = "N * sizeof(T) > 4096 && M * N * sizeof(T) > 67108864"
 set  = { SHORT = 1, VECTORS = 4, REGISTERS = 128, EARLY = 1, ROWS = 2 }
+[[prior]]
+when = "N * sizeof(T) > 4096"
+set  = { SHORT = 1, VECTORS = 4, REGISTERS = 64, EARLY = 1 }
+[[prior]]
+when = "N * sizeof(T) > 512 && N * sizeof(T) <= 4096"
+set  = { SHORT = 4, REGISTERS = 64, EARLY = 1 }
+[[prior]]
+when = "N * sizeof(T) > 512 && N * sizeof(T) <= 4096"
+set  = { SHORT = 4, REGISTERS = 128, ROWS = 2 }
 [[prior]]
 when = "N * sizeof(T) > 4096 && N * sizeof(T) <= 16384"
 set  = { SHORT = 1, VECTORS = 4, STAGES = 2, BLOCKS = 6, REGISTERS = 80, EARLY = 0 }
-[[prior]]
-when = "N * sizeof(T) > 512 && N * sizeof(T) <= 4096"
-set  = { SHORT = 1, VECTORS = 4, STAGES = 2, BLOCKS = 8, REGISTERS = 80 }
-[[prior]]
-when = "N * sizeof(T) > 1024 && N * sizeof(T) <= 4096"
-set  = { SHORT = 1, VECTORS = 4, REGISTERS = 64 }
-[[prior]]
-when = "N * sizeof(T) > 512 && N * sizeof(T) <= 4096"
-set  = { SHORT = 4, ROWS = 2 }
 
 [[recipe]]
 name = "few threads with much each"
@@ -338,7 +335,12 @@ using Rows = ak::Rows<T, HAS_RESIDUAL, HAS_RESIDUAL_OUT>;
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(32 * WARPS)
+#if REGISTERS > 0
+#define LIMITS(threads) __maxnreg__(REGISTERS)
+#else
+#define LIMITS(threads) __launch_bounds__(threads)
+#endif
+extern "C" __global__ void LIMITS(32 * WARPS)
     layernorm_warps(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias, const T* __restrict__ residual,
                     T* __restrict__ out, T* __restrict__ residual_out, int64_t M, int64_t N, int64_t x_row, int64_t residual_row, int64_t out_row,
                     int64_t residual_out_row, int64_t lanes, float eps) {
@@ -346,12 +348,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
   ak::rows_in_warps<SHORT, AK_DIM_N, ROWS>(Row{weight, bias, N, eps}, Rows{x, out, M, N, x_row, out_row, residual, residual_out, residual_row, residual_out_row}, static_cast<int>(lanes));
 }
 
-#if REGISTERS > 0
-#define LIMITS __maxnreg__(REGISTERS)
-#else
-#define LIMITS __launch_bounds__(THREADS)
-#endif
-extern "C" __global__ void LIMITS
+extern "C" __global__ void LIMITS(THREADS)
     layernorm_block(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias, const T* __restrict__ residual,
                     T* __restrict__ out, T* __restrict__ residual_out, int64_t M, int64_t N, int64_t x_row, int64_t residual_row, int64_t out_row,
                     int64_t residual_out_row, float eps) {
@@ -360,7 +357,7 @@ extern "C" __global__ void LIMITS
 }
 
 #if STAGES > 0
-extern "C" __global__ void LIMITS
+extern "C" __global__ void LIMITS(THREADS)
     layernorm_ahead(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias, const T* __restrict__ residual,
                     T* __restrict__ out, T* __restrict__ residual_out, int64_t M, int64_t N, int64_t x_row, int64_t residual_row, int64_t out_row,
                     int64_t residual_out_row, float eps) {

@@ -10,7 +10,7 @@ WARPS     = { values = [1, 2, 4, 8],                     default = 4,   tier = 1
 DEPTH     = { values = [4, 8, 16, 32],                   default = 16,  tier = 1 }   # threads to a row where rows lie side by side
 HINT      = { values = [0, 1, 2, 3],                     default = 0,   tier = 2 }   # 0: none; 1: rows are read once; 2: and written once; 3: read past the first cache
 KEEP      = { values = [0, 1, 2],                        default = 0,   tier = 3 }   # a thread keeps 0: elements; 1: exponentials, so that each is computed once; 2: rounded
-REGISTERS = { values = [0, 32, 40, 48, 56, 64, 72, 80, 96, 128], default = 0,   tier = 3 }   # of a thread at most where blocks hold rows; 0: as many as it takes
+REGISTERS = { values = [0, 32, 40, 48, 56, 64, 72, 80, 96, 128], default = 0,   tier = 3 }   # of a thread at most where rows are held; 0: as many as it takes
 STAGES    = { values = [0, 1, 2, 3, 4, 6],               default = 0,   tier = 4 }   # rows that come ahead by bulk copies, to blocks that stay; 0: a block for each row
 BLOCKS    = { values = [1, 2, 3, 4, 6, 8, 16],           default = 4,   tier = 4 }   # of a multiprocessor that stay
 CLUSTER   = { values = [1, 2, 4, 8],                     default = 1,   tier = 5 }   # blocks that share a row
@@ -268,19 +268,19 @@ struct Row {
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(32 * WARPS)
+#if REGISTERS > 0
+#define LIMITS(threads) __maxnreg__(REGISTERS)
+#else
+#define LIMITS(threads) __launch_bounds__(threads)
+#endif
+extern "C" __global__ void LIMITS(32 * WARPS)
     softmax_warps(const T* __restrict__ x, T* __restrict__ out, int64_t M,
                   int64_t N, int64_t x_row, int64_t out_row, int64_t lanes, float scale) {
   ak::wait_for_previous_launch();
   ak::rows_in_warps<SHORT, AK_DIM_N, 1>(Row{scale}, ak::Rows<T>{x, out, M, N, x_row, out_row}, static_cast<int>(lanes));
 }
 
-#if REGISTERS > 0
-#define LIMITS __maxnreg__(REGISTERS)
-#else
-#define LIMITS __launch_bounds__(THREADS)
-#endif
-extern "C" __global__ void LIMITS
+extern "C" __global__ void LIMITS(THREADS)
     softmax_block(const T* __restrict__ x, T* __restrict__ out, int64_t M,
                   int64_t N, int64_t x_row, int64_t out_row, float scale) {
   ak::wait_for_previous_launch();
@@ -288,7 +288,7 @@ extern "C" __global__ void LIMITS
 }
 
 #if STAGES > 0
-extern "C" __global__ void LIMITS
+extern "C" __global__ void LIMITS(THREADS)
     softmax_ahead(const T* __restrict__ x, T* __restrict__ out, int64_t M,
                   int64_t N, int64_t x_row, int64_t out_row, float scale) {
   ak::wait_for_previous_launch();
