@@ -73,7 +73,7 @@ args    = ["x", "weight", "bias", "residual", "out", "residual_out", "N", "x.str
            "residual.stride(0)", "residual.stride(1)", "out.stride(0)", "out.stride(1)", "residual_out.stride(0)", "residual_out.stride(1)", "eps"]
 overlap = "OVERLAP"
 
-# Where a search begins: what won on an H200, and what has yet to be tried there: ROWS, and a residual.
+# Where a search begins: what won on an H200, and few registers where the last wave of blocks is small.
 [[prior]]
 when = "HAS_RESIDUAL && N * sizeof(T) > 4096 && M * N * sizeof(T) > 16777216"
 set  = { SHORT = 1, VECTORS = 4, REGISTERS = 80, EARLY = 1 }

@@ -64,7 +64,7 @@ block   = ["32", "DEPTH"]
 args    = ["x", "out", "M", "N", "x.stride(0)", "x.stride(1)", "out.stride(0)", "out.stride(1)", "scale"]
 overlap = "OVERLAP"
 
-# Where a search begins; what won on an H200.
+# Where a search begins: what won on an H200.
 [[prior]]
 when = "N * sizeof(T) > 65536"
 set  = { SHORT = 1, VECTORS = 16, THREADS = 512, REGISTERS = 128, STAGES = 2, BLOCKS = 1, KEEP = 2 }
