@@ -9,11 +9,14 @@
 namespace ak::judge {
 namespace {
 
-constexpr int64_t misaligned_by = 4;  // elements
+constexpr int64_t misaligned_by = 4;      // elements
+constexpr double most_elements = 0x1p48;  // from a storage's first to a tensor's last
 
 std::vector<int64_t> list_of(const SafetensorsFile& file, const std::string& key) {
   return Json::parse(file.metadata(key)).get<std::vector<int64_t>>();
 }
+
+int64_t integer_of(const SafetensorsFile& file, const std::string& key) { return Json::parse(file.metadata(key)).get<int64_t>(); }
 
 int64_t product(const std::vector<int64_t>& extents) {
   int64_t result = 1;
@@ -28,9 +31,16 @@ int64_t span_of(const std::vector<int64_t>& shape, const std::vector<int64_t>& s
   return last + 1;
 }
 
-void check_layout(const std::string& name, const std::vector<int64_t>& shape, const std::vector<int64_t>& strides) {
-  const bool negative = std::ranges::any_of(strides, [](int64_t stride) { return stride < 0; });
-  if (shape.size() != strides.size() || negative) throw Error("the fixture's strides of " + name + " do not belong to its shape");
+/// Of the case's shape, its elements so few and so near to each other that no number of them or of bytes overflows.
+void check_layout(const std::string& name, const std::vector<int64_t>& shape, const std::vector<int64_t>& strides, int64_t offset,
+                  const std::vector<int64_t>& right_shape) {
+  if (shape != right_shape) throw Error("the fixture's " + name + " has another shape than the case");
+  double reach = static_cast<double>(offset);
+  for (size_t dim = 0; dim < std::min(shape.size(), strides.size()); ++dim)
+    reach += static_cast<double>(shape[dim]) * static_cast<double>(strides[dim]);
+  const bool negative = offset < 0 || std::ranges::any_of(strides, [](int64_t stride) { return stride < 0; });
+  if (shape.size() != strides.size() || negative || reach > most_elements)
+    throw Error("the fixture's strides of " + name + " do not belong to its shape");
 }
 
 const TensorView& values_of(const SafetensorsFile& file, const std::string& name, bool right_dtype(Dtype found, Dtype output), Dtype output,
@@ -68,9 +78,9 @@ CaseData CaseData::load(const kernel::Task& task, const Json& test_case, const s
     for (const kernel::Tensor& tensor : task.tensors) {
       if (tensor.absent) continue;
       if (tensor.role == kernel::Role::output) {
-        data.read_output(tensor, binding.layout == "misaligned" ? misaligned_by : 0);
+        data.read_output(tensor, task.shape(tensor, binding), binding.layout == "misaligned" ? misaligned_by : 0);
       } else {
-        data.read_input(tensor);
+        data.read_input(tensor, task.shape(tensor, binding));
       }
     }
   } catch (const Json::exception& error) {
@@ -80,29 +90,30 @@ CaseData CaseData::load(const kernel::Task& task, const Json& test_case, const s
   return data;
 }
 
-void CaseData::read_input(const kernel::Tensor& tensor) {
+void CaseData::read_input(const kernel::Tensor& tensor, const std::vector<int64_t>& shape) {
   InputTensor input{tensor.name,
                     tensor.role,
                     tensor.dtype,
                     list_of(inputs_file_, tensor.name + ".shape"),
                     list_of(inputs_file_, tensor.name + ".strides"),
-                    std::stoll(inputs_file_.metadata(tensor.name + ".offset")),
+                    integer_of(inputs_file_, tensor.name + ".offset"),
                     inputs_file_.tensor(tensor.name).data};
-  check_layout(tensor.name, input.shape, input.strides);
+  check_layout(tensor.name, input.shape, input.strides, input.offset, shape);
   const int64_t needed = product(input.shape) == 0 ? 0 : (input.offset + span_of(input.shape, input.strides)) * size_bytes(input.dtype);
-  if (input.offset < 0 || needed > static_cast<int64_t>(input.storage.size()))
+  if (needed > static_cast<int64_t>(input.storage.size()))
     throw Error("the fixture's storage of " + tensor.name + " is too small for its layout");
   inputs_.push_back(std::move(input));
 }
 
-void CaseData::read_output(const kernel::Tensor& tensor, int64_t offset) {
+void CaseData::read_output(const kernel::Tensor& tensor, const std::vector<int64_t>& shape, int64_t offset) {
   OutputTensor output;
   output.name = tensor.name;
   output.dtype = parse_dtype(expected_file_.metadata(tensor.name + ".dtype"));
   output.shape = list_of(expected_file_, tensor.name + ".shape");
   output.strides = list_of(expected_file_, tensor.name + ".strides");
   output.offset = offset;
-  check_layout(tensor.name, output.shape, output.strides);
+  check_layout(tensor.name, output.shape, output.strides, offset, shape);
+  if (output.dtype != tensor.dtype) throw Error("the fixture's " + tensor.name + " has another dtype than the contract");
   const int64_t elements = output.elements();
   if (is_floating(output.dtype)) {
     output.reference = numbers_of(values_of(expected_file_, tensor.name + ".reference", is_finer, output.dtype, elements));

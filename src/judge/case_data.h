@@ -51,8 +51,8 @@ class CaseData {
 
  private:
   CaseData(SafetensorsFile inputs, SafetensorsFile expected) : inputs_file_(std::move(inputs)), expected_file_(std::move(expected)) {}
-  void read_input(const kernel::Tensor& tensor);
-  void read_output(const kernel::Tensor& tensor, int64_t offset);
+  void read_input(const kernel::Tensor& tensor, const std::vector<int64_t>& shape);
+  void read_output(const kernel::Tensor& tensor, const std::vector<int64_t>& shape, int64_t offset);
   void read_costs(const kernel::Task& task, const kernel::Binding& binding);
 
   SafetensorsFile inputs_file_, expected_file_;

@@ -1,5 +1,8 @@
 // The adversarial suite, and what the evidence says of some failures.
 #include "judge/self_test.h"
+
+#include <cstring>
+
 #include "rig.h"
 
 namespace ak::judge::test {
@@ -100,6 +103,32 @@ TEST_F(PlantedFailure, every_layout_and_size_passes_for_the_honest) {
                      {{"stage", 5}, {"dims", {{"M", rows}, {"N", columns}}}, {"layout", layout}, {"generator", "normal"}, {"seed", 3}}),
            "pass");
   }
+}
+
+TEST(Fixture, that_does_not_belong_to_its_case_is_nobodys_fault_but_its_own) {
+  Rig rig{2.0};
+  const auto refused = [&](const char* file, const std::string& key, const std::string& value) {
+    Json request = rig.arguments(Rig::workload_case());
+    request["candidate"] = rig.candidate(scale_source(honest_body), Rig::workload_case());
+    const std::string path = request.at(file);
+    std::string bytes = read_file(path);
+    uint64_t length = 0;
+    std::memcpy(&length, bytes.data(), sizeof length);
+    Json header = Json::parse(bytes.substr(8, length));
+    header["__metadata__"][key] = value;
+    const std::string text = header.dump(), data = bytes.substr(8 + length);
+    length = text.size();
+    write_file(path, std::string(reinterpret_cast<const char*>(&length), sizeof length) + text + data);
+    for (const char* verb : {"check", "null_candidates"}) EXPECT_THROW(rig.server().answer(verb, request), Error) << key << " " << value;
+  };
+  for (const char* offset : {"many", "-4", "4611686018427387904", "99999999999999999999999", "1"}) refused("inputs", "x.offset", offset);
+  for (const char* shape : {"[32, 768]", "[64]", "[-64, -768]", "[4611686018427387904, 4]", "7"}) {
+    refused("inputs", "x.shape", shape);
+    refused("expected", "out.shape", shape);
+  }
+  for (const char* strides : {"[768]", "[-768, 1]", "[4611686018427387904, 1]", "[769, 1]"}) refused("inputs", "x.strides", strides);
+  for (const char* strides : {"[768]", "[-768, 1]", "[4611686018427387904, 1]"}) refused("expected", "out.strides", strides);
+  for (const char* dtype : {"float64", "int32", "none"}) refused("expected", "out.dtype", dtype);
 }
 
 TEST(SelfTest, every_planted_candidate_is_caught_and_every_honest_twin_passes) {

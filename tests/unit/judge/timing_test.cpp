@@ -123,7 +123,7 @@ TEST(Timing, mostly_all_elements_change_so_that_an_earlier_answer_cannot_be_brou
 }
 
 /// Runs everything as the CPU's host does, and tells another time: about `us`, and `factor` of that by a second clock.
-class TwoClocks final : public device::Host {
+class TwoClocks : public device::Host {
  public:
   TwoClocks(std::unique_ptr<device::Host> host, double us, double factor) : host_(std::move(host)), us_(us), factor_(factor) {}
 
@@ -150,6 +150,18 @@ class TwoClocks final : public device::Host {
   std::unique_ptr<device::Host> host_;
   double us_, factor_;
   int launches_ = 0;
+};
+
+/// Allocates at multiples of 512, as a GPU does, and sees where tensors lie.
+class CoarseHost final : public TwoClocks {
+ public:
+  using TwoClocks::TwoClocks;
+  device::Outcome install(const kernel::ConcretePlan& plan, const device::Placement& placement) override {
+    as_allocated = std::ranges::all_of(placement.pointers, [&](const auto& each) { return each.second % alignment() == 0; });
+    return TwoClocks::install(plan, placement);
+  }
+  int64_t alignment() const override { return 512; }
+  bool as_allocated = false;
 };
 
 /// What the timer says of a kernel that takes 100 us, alone and against one that takes 300, where the second clock runs `factor` as fast.
@@ -189,6 +201,26 @@ TEST(Timing, a_time_that_another_clock_does_not_confirm_is_no_time) {
     }
   }
   for (const auto& finding : with_a_second_clock(1.01)) EXPECT_FALSE(finding) << finding->evidence.dump();
+}
+
+TEST(Bench, checks_lie_where_programs_allocate_and_elsewhere) {
+  Rig rig;
+  CpuMachine machine(judge_executable(), 2, {}, 60);
+  const Json arguments = rig.arguments(Rig::workload_case()), candidate = rig.candidate(scale_source(honest_body), Rig::workload_case());
+  const CaseData data =
+      CaseData::load(scale_task(), arguments["case"], arguments["inputs"].get<std::string>(), arguments["expected"].get<std::string>());
+  CoarseHost host(machine.new_host(candidate["module"].get<std::string>()), 100, 1);
+  ASSERT_TRUE(host.load().ok());
+  Bench bench(host, data, kernel::concrete_plan_from_json(candidate));
+  int as_allocated = 0;
+  for (uint64_t seed = 0; seed < 64; ++seed) {
+    ASSERT_FALSE(bench.place(seed));
+    as_allocated += host.as_allocated ? 1 : 0;
+    ASSERT_FALSE(bench.place(seed, Bench::Addresses::as_allocated));
+    EXPECT_TRUE(host.as_allocated);
+  }
+  EXPECT_GT(as_allocated, 16);
+  EXPECT_LT(as_allocated, 48);
 }
 
 TEST(Disagreement, is_beyond_the_noise_of_the_clocks_and_more_than_they_may_differ) {
