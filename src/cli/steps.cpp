@@ -186,12 +186,7 @@ std::vector<kernel::Task> unmeasured(const store::Run& run, const std::vector<st
 void refuse_winner(Session& session, const std::string& id, const judge::Judgement& again) {
   session.progress().note(fmt::format("{}: the winner is refused when it is timed once more ({}{}{}); the baseline is kept", id,
                                       judge::name_of(again.verdict), again.rule.empty() ? "" : ": ", again.rule));
-  session.run().record_event({{"type", "refusal"},
-                              {"task", id},
-                              {"experiment", session.run().state(id).incumbent->experiment},
-                              {"verdict", judge::name_of(again.verdict)},
-                              {"rule", again.rule},
-                              {"evidence", again.evidence}});
+  session.run().record_refusal(id, {{"verdict", judge::name_of(again.verdict)}, {"rule", again.rule}, {"evidence", again.evidence}});
 }
 
 struct Winner {

@@ -7,10 +7,10 @@
 #include <cstring>
 #include <functional>
 #include <limits>
-#include <thread>
+#include <map>
+#include <mutex>
 
 #include "core/error.h"
-#include "device/cpu/facts.h"
 #include "judge/parallel.h"
 
 namespace ak::judge {
@@ -193,21 +193,20 @@ std::optional<Finding> compare_floating(const OutputTensor& output, const std::b
   const Subject subject{output, data, k, poison, at};
   const int64_t elements = output.elements(), row = output.shape.empty() ? 1 : output.shape.back(),
                 rows = elements == 0 ? 0 : elements / row;
-  const int64_t parts =
-      std::clamp<int64_t>(elements / elements_a_thread, 1, std::max<int64_t>(1, std::min<int64_t>(rows, device::cpu::available_cpus())));
-  std::vector<Part> results(static_cast<size_t>(parts), Part(output));
-  std::vector<std::thread> threads;
-  for (int64_t part = 1; part < parts; ++part)
-    threads.emplace_back(
-        [&, part] { compare_rows(subject, rows * part / parts, rows * (part + 1) / parts, results[static_cast<size_t>(part)]); });
-  compare_rows(subject, 0, rows / parts, results[0]);
-  for (std::thread& thread : threads) thread.join();
+  std::map<int64_t, Part> parts;  // by their first row
+  std::mutex mutex;
+  in_parallel(rows, std::max<int64_t>(1, elements_a_thread / std::max<int64_t>(1, row)), [&](int64_t begin, int64_t end) {
+    Part part(output);
+    compare_rows(subject, begin, end, part);
+    const std::lock_guard lock(mutex);
+    parts.emplace(begin, std::move(part));
+  });
   Tally tally(output);
   Norms norms;
-  for (const Part& each : results) {
-    tally.add(each.tally);
-    norms.error += each.norms.error;
-    norms.eager += each.norms.eager;
+  for (const auto& [begin, part] : parts) {
+    tally.add(part.tally);
+    norms.error += part.norms.error;
+    norms.eager += part.norms.eager;
   }
   if (auto finding = tally.finding()) return finding;
   if (output.elements() < least_norm_elements || std::sqrt(norms.error) <= norm_factor * std::sqrt(norms.eager)) return std::nullopt;

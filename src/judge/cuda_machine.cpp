@@ -19,6 +19,8 @@ namespace {
 
 constexpr int floor_samples = 21, ceiling_samples = 9, launch_samples = 31;
 constexpr int64_t ceiling_bytes = int64_t{1} << 30, vector_bytes = 16, move_threads = 256;
+constexpr int64_t least_reads_a_write = 32;  // bytes
+constexpr int64_t part_vectors = 6144;       // as a long row
 constexpr int64_t multiply_rounds = 2000, multiply_blocks_a_sm = 8, scalar_flops_a_round = 32;
 constexpr double longest_seconds = 10;
 
@@ -60,7 +62,9 @@ double CudaMachine::median_us(const std::function<cuda::CUresult()>& enqueue, in
 }
 
 Floors CudaMachine::floors(int64_t read_bytes, int64_t write_bytes) {
-  const int64_t read = (read_bytes + vector_bytes - 1) / vector_bytes, write = (write_bytes + vector_bytes - 1) / vector_bytes;
+  const bool reads_only = write_bytes <= read_bytes / least_reads_a_write;  // then what is written counts as read
+  const int64_t read = (read_bytes + (reads_only ? write_bytes : 0) + vector_bytes - 1) / vector_bytes,
+                write = reads_only ? 0 : (write_bytes + vector_bytes - 1) / vector_bytes;
   const cuda::Arena arena = context_.take_arena(std::max<int64_t>((read + write) * vector_bytes, 1));
   const auto source = arena.device, target = arena.device + static_cast<uint64_t>(read * vector_bytes);
   std::map<std::string, std::function<cuda::CUresult()>> means;
@@ -73,10 +77,14 @@ Floors CudaMachine::floors(int64_t read_bytes, int64_t write_bytes) {
     add(name, context_.builtin(("builtin_" + name).c_str(), (std::max(read, write) + block_vectors - 1) / block_vectors, move_threads,
                                {source, static_cast<uint64_t>(read), target, static_cast<uint64_t>(write)}));
   }
-  if (write == 0) {
+  if (reads_only) {
     for (const int64_t blocks : {2, 4})
       add("read_" + std::to_string(blocks),
           context_.builtin("builtin_read", blocks * facts_.find("sm_count")->second, 512, {source, static_cast<uint64_t>(read), source}));
+    for (const int64_t threads : {32, 256})
+      add("read_parts_" + std::to_string(threads),
+          context_.builtin("builtin_read_parts", (read + part_vectors - 1) / part_vectors, threads,
+                           {source, static_cast<uint64_t>(read), static_cast<uint64_t>(part_vectors), source}));
   } else if (read == write) {
     means["memcpy"] = [&] {
       return cuda::driver().cuMemcpyDtoDAsync(target, source, static_cast<size_t>(write * vector_bytes), context_.stream());

@@ -58,7 +58,7 @@ std::string cards(const RunView& run) {
   return text + "</div>\n";
 }
 
-std::string kernel_row(const TaskView& view, size_t index) {
+std::string kernel_row(const RunView& run, const TaskView& view, size_t index) {
   const store::TaskState& state = view.state;
   const bool better = state.beats_baseline();
   const auto& baseline = state.baseline;
@@ -71,12 +71,14 @@ std::string kernel_row(const TaskView& view, size_t index) {
       time_text(baseline ? baseline->best_us : 0), escape(baseline ? baseline->best_kind : ""),
       time_text(state.incumbent ? state.incumbent->median_us : 0), bound.empty() ? "" : "bound by " + bound,
       time_text(baseline ? baseline->floor_us : 0), better ? " good" : "", factor_text(view.speedup()),
-      better ? "kept" : "the baseline is kept");
+      run.uses(view) ? "kept"
+      : better       ? "faster alone, not in the model"
+                     : "the baseline is kept");
 }
 
 std::string kernel_table(const RunView& run) {
   std::string rows;
-  for (size_t i = 0; i < run.tasks.size(); ++i) rows += kernel_row(run.tasks[i], i);
+  for (size_t i = 0; i < run.tasks.size(); ++i) rows += kernel_row(run, run.tasks[i], i);
   return fmt::format(
       "<div class=\"scroll\"><table><thead><tr><th>task</th><th class=\"n\">share of time</th><th class=\"n\">eager</th><th "
       "class=\"n\">best baseline</th><th class=\"n\">ours</th><th class=\"n\">floor</th>"
@@ -118,6 +120,13 @@ std::string interval_row(const Comparison& row, double low, double high) {
       std::max(0.5, at(row.ci_high) - at(row.ci_low)));
 }
 
+std::string taken_out_list(const RunView& run) {
+  std::string items;
+  for (const auto& [task, reason] : run.taken_out())
+    items += fmt::format("<li><code>{}</code> was taken out again: {}</li>\n", escape(task), escape(reason));
+  return items.empty() ? items : "<ul>\n" + items + "</ul>\n";
+}
+
 std::string replaced_table(const Json& end_to_end) {
   std::string rows;
   for (const Json& replaced : end_to_end.value("replaced", Json::array())) {
@@ -148,9 +157,9 @@ std::string end_to_end(const RunView& run) {
       "<div class=\"scroll\"><table><thead><tr><th>the model against</th><th class=\"n\">its time</th><th class=\"n\">speed-up</th><th "
       "class=\"n\">95 % interval</th><th>1.0 is the thin line</th></tr></thead>\n<tbody>\n{}</tbody></table></div>\n"
       "<p>Parity with float64: the error is {:.2f} times eager's in the maximum (2 is allowed) and {:.2f} times in the norm (1.25 is "
-      "allowed).</p>\n{}",
+      "allowed).</p>\n{}{}",
       table, number_or_zero(verified, "max_error_over_eager_error"), number_or_zero(verified, "norm_error_over_eager_error"),
-      replaced_table(verified));
+      replaced_table(verified), taken_out_list(run));
 }
 
 std::string trial_row(const store::Trial& trial) {

@@ -11,7 +11,7 @@
 namespace ak::report {
 namespace {
 
-Json task_json(const TaskView& view) {
+Json task_json(const RunView& run, const TaskView& view) {
   const store::TaskState& state = view.state;
   Json shapes = Json::array();
   for (const kernel::Binding& binding : view.task.workload) shapes.push_back({{"dims", binding.dims}, {"calls", binding.calls}});
@@ -23,6 +23,7 @@ Json task_json(const TaskView& view) {
                {"speedup_vs_best_baseline", view.speedup()},
                {"best_us", view.best_us()},
                {"kept", state.beats_baseline()},
+               {"used", run.uses(view)},
                {"trials", state.trials.size()},
                {"verdicts", view.verdicts()},
                {"baseline", nullptr}};
@@ -110,7 +111,7 @@ std::string task_table(const RunView& run, size_t width, const Paint& paint) {
     const std::string factor = factor_text(view.speedup());
     table.add({view.state.id, fmt::format("{:.1f} %", view.state.share_percent), baseline,
                view.state.baseline ? view.state.baseline->best_kind : "", candidate, better ? paint.good(factor) : paint.dim(factor),
-               better ? paint.good("ours") : paint.dim("baseline"), verdict_counts(view), view.shapes(1)});
+               run.uses(view) ? paint.good("ours") : paint.dim("baseline"), verdict_counts(view), view.shapes(1)});
   }
   return table.text(paint);
 }
@@ -140,6 +141,13 @@ std::string replaced_text(const Json& end_to_end) {
   return text.empty() ? "nothing" : text;
 }
 
+/// A line for each kernel that was put in and taken out again.
+std::string taken_out_text(const RunView& run) {
+  std::string text;
+  for (const auto& [task, reason] : run.taken_out()) text += fmt::format("taken out: {}: {}\n", task, reason);
+  return text;
+}
+
 std::string end_to_end_table(const RunView& run, size_t width, const Paint& paint) {
   const auto rows = comparisons(run);
   if (rows.empty()) return paint.dim("Not verified in the model yet.") + "\n";
@@ -153,7 +161,8 @@ std::string end_to_end_table(const RunView& run, size_t width, const Paint& pain
   return table.text(paint) +
          fmt::format("what is not replaced runs by {}; error over eager's error: {:.2f} in the maximum, {:.2f} in the norm\nreplaced: {}\n",
                      rest, number_or_zero(end_to_end, "max_error_over_eager_error"),
-                     number_or_zero(end_to_end, "norm_error_over_eager_error"), replaced_text(end_to_end));
+                     number_or_zero(end_to_end, "norm_error_over_eager_error"), replaced_text(end_to_end)) +
+         taken_out_text(run);
 }
 
 }  // namespace
@@ -183,7 +192,7 @@ std::vector<Comparison> comparisons(const RunView& run) {
 
 Json final_json(const RunView& run) {
   Json tasks = Json::array();
-  for (const TaskView& task : run.tasks) tasks.push_back(task_json(task));
+  for (const TaskView& task : run.tasks) tasks.push_back(task_json(run, task));
   return {{"run_dir", run.directory},      {"device", run.request.device}, {"trials", run.trials()},
           {"kept", run.kernels_better()},  {"kept_trials", run.kept()},    {"tasks", tasks},
           {"end_to_end", run.end_to_end()}};

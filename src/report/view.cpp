@@ -26,6 +26,7 @@ double TaskView::best_us() const {
 
 double TaskView::speedup() const {
   if (!state.baseline || !state.incumbent || state.incumbent->median_us <= 0) return 0;
+  if (const store::Confirmation* known = state.confirmed()) return known->speedup;
   return state.baseline->best_us / state.incumbent->median_us;
 }
 
@@ -76,6 +77,20 @@ int64_t RunView::kept() const {
 
 int64_t RunView::kernels_better() const {
   return std::count_if(tasks.begin(), tasks.end(), [](const TaskView& task) { return task.state.beats_baseline(); });
+}
+
+bool RunView::uses(const TaskView& task) const {
+  if (end_to_end().is_null()) return task.state.beats_baseline();
+  const Json replaced = end_to_end().value("replaced", Json::array());
+  return std::ranges::any_of(replaced, [&](const Json& each) { return each.is_object() && each.value("task", "") == task.state.id; });
+}
+
+std::vector<std::pair<std::string, std::string>> RunView::taken_out() const {
+  std::vector<std::pair<std::string, std::string>> kernels;
+  if (!end_to_end().is_object()) return kernels;
+  for (const Json& each : end_to_end().value("taken_out", Json::array()))
+    if (each.is_object()) kernels.emplace_back(each.value("task", ""), each.value("reason", ""));
+  return kernels;
 }
 
 const Json& RunView::end_to_end() const {

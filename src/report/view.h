@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/json.h"
@@ -19,7 +20,8 @@ struct TaskView {
 
   /// Median of what would be used in the model: the incumbent's where it beats the best baseline, else the baseline's.
   double best_us() const;
-  /// Of the best candidate against the best baseline; below 1 where the baseline is kept, 0 where no candidate was right.
+  /// Of the best candidate against the best baseline, as confirmed where it was; below 1 where the baseline is kept, 0 where no candidate
+  /// was right.
   double speedup() const;
   std::map<std::string, int64_t> verdicts() const;
   /// What holds the incumbent back: "memory", "compute", "latency"; empty where it is not known.
@@ -40,6 +42,10 @@ struct RunView {
   int64_t trials() const;
   int64_t kept() const;            // trials
   int64_t kernels_better() const;  // tasks whose best beats the baseline
+  /// Whether the task's kernel is in the model, or would be where the run is not verified.
+  bool uses(const TaskView& task) const;
+  /// Task and reason of each kernel that the model was faster, or right, without.
+  std::vector<std::pair<std::string, std::string>> taken_out() const;
   /// The part of verification.json that holds `vs`; null where there is none.
   const Json& end_to_end() const;
 };

@@ -89,6 +89,7 @@ struct Run::State {
     }
     if (type == "baseline") task(record.at("task")).baseline = baseline_from_json(record);
     if (type == "confirmation") task(record.at("task")).confirmation = confirmation_from_json(record);
+    if (type == "refusal") task(record.at("task")).refused = record.at("experiment");
     if (type == "trial") replay_trial(trial_from_json(record));
     if (type == "move_on") task(record.at("task")).moved_on = record.at("reason").get<std::string>();
     if (type == "reopen") task(record.at("task")).moved_on.reset();
@@ -168,6 +169,12 @@ struct Run::State {
     rewrite_views();
   }
 };
+
+bool TaskState::beats_baseline() const {
+  if (!incumbent || !baseline || refused == incumbent->experiment) return false;
+  if (const Confirmation* known = confirmed()) return known->speedup > 1;
+  return incumbent->median_us > 0 && incumbent->median_us < baseline->best_us;
+}
 
 fs::path Run::default_directory(const RunRequest& request) {
   return fs::path("autokernel-runs") / (model_name(request.model) + "-" + short_hash(to_json(request).dump()));
@@ -279,6 +286,15 @@ int64_t Run::record(Trial trial, const std::string& kernel_text) {
 void Run::record_confirmation(const std::string& task, const Confirmation& confirmation) {
   state_->append(to_json(task, confirmation));
   state_->task(task).confirmation = confirmation;
+}
+
+void Run::record_refusal(const std::string& task, const Json& about) {
+  TaskState& state = state_->task(task);
+  AK_CHECK(state.incumbent, "what is refused was kept");
+  state.refused = state.incumbent->experiment;
+  Json record = {{"type", "refusal"}, {"task", task}, {"experiment", state.refused}};
+  record.update(about);
+  state_->append(record);
 }
 
 void Run::move_on(const std::string& task, const std::string& reason) {

@@ -59,11 +59,13 @@ struct TaskState {
   std::vector<Trial> trials;
   std::optional<std::string> moved_on;  // reason
   std::optional<Confirmation> confirmation;
+  int64_t refused = 0;  // the experiment whose incumbent the judge refused when it was to be confirmed
   /// The confirmation of the present incumbent.
   const Confirmation* confirmed() const {
     return incumbent && confirmation && confirmation->experiment == incumbent->experiment ? &*confirmation : nullptr;
   }
-  bool beats_baseline() const { return incumbent && baseline && incumbent->median_us > 0 && incumbent->median_us < baseline->best_us; }
+  /// By the confirmation where there is one.
+  bool beats_baseline() const;
 };
 
 /// An open run. The object owns the directory's lock.
@@ -100,6 +102,8 @@ class Run {
   void record_confirmation(const std::string& task, const Confirmation& confirmation);
   void move_on(const std::string& task, const std::string& reason);
   void reopen_task(const std::string& task);
+  /// The incumbent turned out otherwise: `about` has the verdict.
+  void record_refusal(const std::string& task, const Json& about);
   void record_event(const Json& record);  // e.g. verification
 
   /// The file to edit, and the incumbent (starter before any trial was kept).

@@ -5,6 +5,7 @@ Every case goes through the judge as it is: inputs and expected values in fixtur
 
 import json
 import math
+import sys
 import tomllib
 
 import pytest
@@ -15,75 +16,11 @@ from judge_client import compile_cpu, compile_cuda, open_judge
 from autokernel import fixtures, runtime, safetensors
 from autokernel.families import read_family
 
-INF, NAN = math.inf, math.nan
+sys.path.insert(0, str(ROOT / "tests" / "python"))
+from hard_cases import CASES, asked, whole  # noqa: E402
+
 CPP = {"float32": "float", "float16": "_Float16", "int64": "int64_t"}
 CUDA = {"float32": "float", "float16": "__half"}
-
-
-def rows(*values):
-    return torch.tensor(values)
-
-
-def arange(*shape):
-    return torch.arange(float(math.prod(shape))).reshape(shape)
-
-
-def last_row_of_ones(m, n):
-    x = torch.zeros(m, n)
-    x[-1] = 1
-    return x
-
-
-# name: (family, options and scalars, inputs, the right answer, the typical wrong answer)
-CASES = {
-    "cross entropy, all ignored, mean": ("cross_entropy", {}, {"logits": rows([0.2, 1, 0.5], [0.1, 0.3, 0.6]), "targets": rows(-100, -100)}, NAN, 0.0),
-    "cross entropy, all ignored, sum": ("cross_entropy", {"MEAN": 0}, {"logits": rows([0.2, 1, 0.5], [0.1, 0.3, 0.6]), "targets": rows(-100, -100)}, 0.0, NAN),
-    "cross entropy, all ignored, none": (
-        "cross_entropy", {"MEAN": 0, "REDUCED": 0, "PER_ROW": 1}, {"logits": rows([0.2, 1, 0.5], [0.1, 0.3, 0.6]), "targets": rows(-100, -100)},
-        [0.0, 0.0], [NAN, NAN]),
-    "cross entropy, one ignored": ("cross_entropy", {}, {"logits": rows([1.0, 2, 3], [9, 9, 9]), "targets": rows(2, -100)}, 0.4076060, 0.2038030),
-    "cross entropy, a width between powers of two": ("cross_entropy", {}, {"logits": torch.full((1, 5), -10.0), "targets": rows(0)}, 1.6094379, 11.0986880),
-    "cross entropy, rows apart": (
-        "cross_entropy", {"MEAN": 0, "REDUCED": 0, "PER_ROW": 1},
-        {"logits": rows([[0.0, 0, 0], [1, 0, 0]], [[2, 0, 0], [3, 0, 0]]).transpose(0, 1)[0], "targets": rows(0, 0)},
-        [1.0986123, 0.2395448], [1.0986123, 0.5514447]),
-    "softmax, half of it minus infinity": ("softmax", {}, {"x": torch.cat([torch.full((1, 1024), -INF), torch.zeros(1, 1024)], 1)},
-                                           [[0.0] * 1024 + [1 / 1024] * 1024], [[NAN] * 2048]),
-    "softmax, all of it minus infinity": ("softmax", {}, {"x": torch.full((1, 8), -INF)}, [[NAN] * 8], [[0.125] * 8]),
-    "softmax, very wide": ("softmax", {}, {"x": torch.zeros(4, 393216)}, 1 / 393216, 0.0),
-    "attention, causal, fewer queries than keys": (
-        "flash_attention", {"CAUSAL": 1}, {"q": torch.zeros(1, 1, 2, 4), "k": torch.zeros(1, 1, 5, 4), "v": (1 + arange(5)).view(1, 1, 5, 1).repeat(1, 1, 1, 4)},
-        [[[[1.0] * 4, [1.5] * 4]]], [[[[2.5] * 4, [3.0] * 4]]]),
-    "attention, causal, more queries than keys": (
-        "flash_attention", {"CAUSAL": 1}, {"q": torch.zeros(1, 1, 5, 4), "k": torch.zeros(1, 1, 2, 4), "v": (1 + arange(2)).view(1, 1, 2, 1).repeat(1, 1, 1, 4)},
-        [[[[1.0] * 4] + [[1.5] * 4] * 4]], [[[[0.0] * 4] * 3 + [[1.0] * 4, [1.5] * 4]]]),
-    "layernorm, far from zero": (
-        "layernorm", {"HAS_WEIGHT": 0, "HAS_BIAS": 0}, {"x": rows([40000.0, 40001, 40002, 40003])},
-        [[-1.3416354, -0.4472118, 0.4472118, 1.3416354]], [[NAN] * 4]),
-    "layernorm, all equal": ("layernorm", {"HAS_WEIGHT": 0, "HAS_BIAS": 0}, {"x": torch.full((1, 256), 1234.0)}, [[0.0] * 256], [[NAN] * 256]),
-    "matmul, thirteen bits": ("matmul", {}, {"x": torch.full((16, 16), 1 + 2.0**-12), "weight": torch.ones(16, 16)}, 16.00390625, 16.0),
-    "rmsnorm, squares beyond float16": (
-        "rmsnorm", {}, {"x": rows([300.0, -300, 300, -300]).half(), "weight": torch.ones(4).half()}, [[1.0, -1, 1, -1]], [[0.0] * 4]),
-    "rmsnorm, eps 1e-5": ("rmsnorm", {"eps": 1e-5}, {"x": torch.full((1, 4), 1e-3), "weight": torch.ones(4)}, [[0.3015113] * 4], [[0.9900990] * 4]),
-    "rmsnorm, eps 1e-6": ("rmsnorm", {"eps": 1e-6}, {"x": torch.full((1, 4), 1e-3), "weight": torch.ones(4)}, [[0.7071068] * 4], [[0.3015113] * 4]),
-    "rotary embedding, neighbours": (
-        "rotary_embedding", {"HALF_TABLE": 1, "INTERLEAVED": 1},
-        {"x": rows([[[1.0, 2, 3, 4]]]), "cos": rows([0.0, 1]), "sin": rows([1.0, 0])}, [[[[-2.0, 1, 3, 4]]]], [[[[-3.0, 2, 1, 4]]]]),
-    "rotary embedding, halves": (
-        "rotary_embedding", {"HALF_TABLE": 1},
-        {"x": rows([[[1.0, 2, 3, 4]]]), "cos": rows([0.0, 1]), "sin": rows([1.0, 0])}, [[[[-3.0, 2, 1, 4]]]], [[[[-2.0, 1, 3, 4]]]]),
-    "rotary embedding, part of the row": (
-        "rotary_embedding", {"HALF_TABLE": 1}, {"x": (1 + arange(8)).view(1, 1, 1, 8), "cos": rows([0.0, 1]), "sin": rows([1.0, 0])},
-        [[[[-3.0, 2, 1, 4, 5, 6, 7, 8]]]], [[[[-5.0, 2, 3, 4, 1, 6, 7, 8]]]]),
-    "sum over the middle": ("reduce", {}, {"x": arange(2, 3, 4)}, [[12.0, 15, 18, 21], [48, 51, 54, 57]], [[12.0, 48, 15, 51], [18, 54, 21, 57]]),
-    "sum over the first": (
-        "reduce", {}, {"x": arange(1, 2, 12)}, [[12.0, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 34]], [[12.0, 20, 28, 14, 22, 30, 16, 24, 32, 18, 26, 34]]),
-    "sum over nothing": ("reduce", {}, {"x": torch.zeros(2, 0, 3)}, [[0.0] * 3] * 2, [[7.0] * 3] * 2),
-    "mean over nothing": ("reduce", {"OP": 1}, {"x": torch.zeros(2, 0, 3)}, [[NAN] * 3] * 2, [[0.0] * 3] * 2),
-    "maximum with a NaN": ("reduce", {"OP": 2}, {"x": rows([[NAN], [6.0], [8.0]])}, [[NAN]], [[8.0]]),
-    "more than 65535 rows": ("reduce", {}, {"x": last_row_of_ones(65537, 64).view(65537, 64, 1)}, [[0.0]] * 65536 + [[64.0]], 0.0),
-}
-DTYPES = {torch.float32: "float32", torch.float16: "float16", torch.int64: "int64"}
 
 
 @pytest.fixture(scope="module", params=["cpu", "cuda"])
@@ -111,18 +48,15 @@ class Bench:
     def task(self, family, settings, inputs):
         """(task, case) of a family for these inputs."""
         table = tomllib.loads((ROOT / "kernels" / family / "family.toml").read_text())
-        options = {name: settings.get(name, value) for name, value in table["options"].items()}
-        dtype = DTYPES[next(iter(inputs.values())).dtype]
-        dims, tensors = {}, []
+        dtype, dims, options, scalars = asked(table, settings, inputs)
+        tensors = []
         for tensor in table["tensor"]:
             absent = "optional" in tensor and not holds(tensor["optional"], options)
             tensors.append({"name": tensor["name"], "role": tensor["role"], "dtype": tensor.get("dtype", dtype), "shape": tensor["shape"]} | ({"absent": True} if absent else {}))
-            if tensor["name"] in inputs:
-                dims.update(zip(tensor["shape"], inputs[tensor["name"]].shape))
         strides = {name: list(tensor.stride()) for name, tensor in inputs.items()}
         task = {
             "schema": "autokernel.task/1", "id": f"{family}_00000000", "family": family, "spelling": "", "dtype": dtype, "tensors": tensors,
-            "scalars": {name: settings.get(name, value) for name, value in table.get("scalars", {}).items()}, "options": options,
+            "scalars": scalars, "options": options,
             "workload": [{"dims": dims, "strides": strides, "calls": 1}], "sweep": [], "edges": [], "stability": [], "tolerance": table["tolerance"],
             "flops": "1", "bytes": "1", "reference": {"kind": "family", "family": family, "function": "reference"}}
         return task, {"dims": dims, "strides": strides, "generator": "normal", "seed": 1}
@@ -172,8 +106,7 @@ def write_fixture(task, case, inputs, right, directory):
     described = fixtures.Task(task, read_family(str(ROOT / "kernels" / task["family"])))
     stored = {name: torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype).copy_(tensor) for name, tensor in inputs.items()}
     reference, eager = fixtures.expected(described, {name: tensor.clone() for name, tensor in stored.items()}, case)
-    wanted = torch.tensor(right, dtype=torch.float64).expand(reference[0].shape) if not isinstance(right, list) else torch.tensor(right, dtype=torch.float64)
-    torch.testing.assert_close(reference[0], wanted.reshape(reference[0].shape), rtol=1e-5, atol=1e-7, equal_nan=True)
+    torch.testing.assert_close(reference[0], whole(right, reference[0].shape), rtol=1e-5, atol=1e-7, equal_nan=True)
     paths = {"inputs": str(directory / "inputs.safetensors"), "expected": str(directory / "expected.safetensors")}
     safetensors.write(paths["inputs"], *fixtures._stored_inputs(stored))
     safetensors.write(paths["expected"], *fixtures._stored_outputs(described, case, reference, eager))

@@ -11,7 +11,9 @@ import pytest
 
 pytest.importorskip("triton")
 
+import torch
 import triton_plans as plans
+from hard_cases import CASES, whole
 from triton_client import Compiler
 
 FAMILIES = sorted(path.parent.name for path in plans.KERNELS.glob("*/kernel.py"))
@@ -29,6 +31,14 @@ DIMS = {  # of what a model has, for the compiler alone
 }
 
 
+def interpret(*words):
+    """What Python prints when it runs these words with Triton's interpreter, which has to be chosen before triton is imported."""
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    result = subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr[-3000:]
+    return result.stdout
+
+
 def test_every_family_has_a_kernel():
     assert FAMILIES == sorted(DIMS)
 
@@ -36,12 +46,28 @@ def test_every_family_has_a_kernel():
 @pytest.mark.parametrize("dtype", ["float32", "float16", pytest.param("bfloat16", marks=pytest.mark.skip(reason="Triton's interpreter computes tl.dot of bfloat16 wrongly (triton-lang/triton#11584)"))])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_computes_what_its_reference_does(family, dtype):
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    result = subprocess.run([sys.executable, HERE / "triton_interpreted.py", family, dtype], env=environment, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr[-3000:]
-    *wrong, count = result.stdout.splitlines()
+    *wrong, count = interpret(HERE / "triton_interpreted.py", family, dtype).splitlines()
     assert wrong == []
     assert int(count.split()[0]) >= 10
+
+
+@pytest.fixture(scope="module")
+def found_for_cases(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cases") / "found.pt"
+    interpret(HERE / "triton_cases.py", path)
+    return torch.load(path)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_hard_cases_come_out_right(found_for_cases, name):
+    *_, right, wrong = CASES[name]
+    found = found_for_cases[name]
+    assert isinstance(found, list), found  # else the error
+    assert found[0][0] == {}  # the default point
+    for point, output in found:
+        within = {"rtol": 1e-5 if output.dtype == torch.float32 else 1e-3, "atol": 0, "equal_nan": True}
+        torch.testing.assert_close(output.double(), whole(right, output.shape), msg=lambda text: f"{point}: {text}", **within)
+        assert not torch.allclose(output.double(), whole(wrong, output.shape), **within), point
 
 
 CANARY = """
@@ -59,9 +85,7 @@ assert torch.equal(out, x + torch.arange(3.0)[:, None] + 4.75), out
 
 
 def test_the_canary_with_tensor_maps_computes_what_the_judge_expects():
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    result = subprocess.run([sys.executable, "-c", CANARY, plans.KERNELS / "include" / "judge" / "canary_tensor_map.py"], env=environment, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr[-3000:]
+    interpret("-c", CANARY, plans.KERNELS / "include" / "judge" / "canary_tensor_map.py")
 
 
 @pytest.fixture(scope="module")

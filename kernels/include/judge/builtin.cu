@@ -66,6 +66,22 @@ extern "C" __global__ void __launch_bounds__(512) builtin_read(const uint4* sour
   if (all == 0x5eed5eedu && read == 0) *sink = all;
 }
 
+/// The same reads, a part of `part` vectors to a block: what is read at a time lies together.
+extern "C" __global__ void __launch_bounds__(256) builtin_read_parts(const uint4* source, long long read, long long part, u32* sink) {
+  const long long begin = blockIdx.x * part, end = begin + part < read ? begin + part : read;
+  u32 all = 0;
+  long long at = begin + threadIdx.x;
+  for (; at + 7 * blockDim.x < end; at += 8 * blockDim.x) {
+    uint4 values[8];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) values[i] = source[at + i * blockDim.x];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) all |= values[i].x & values[i].y & values[i].z & values[i].w;
+  }
+  for (; at < end; at += blockDim.x) all |= source[at].x & source[at].w;
+  if (all == 0x5eed5eedu && read == 0) *sink = all;
+}
+
 namespace {
 
 template <class Number>

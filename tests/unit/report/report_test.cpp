@@ -198,6 +198,30 @@ TEST(Summary, ShowsTasksAndTheModelWithinTheWidth) {
   EXPECT_NE(summary_text(run(), 100, true).find("\x1b[32m"), std::string::npos);
 }
 
+TEST(Summary, SaysWhatWasTakenOutOfTheModelAgain) {
+  RunView view = run();
+  view.verification["replaced"] = Json::array();
+  view.verification["taken_out"] = {{{"task", "softmax_1"}, {"reason", "the model is 1.1 % faster without it"}}};
+  const std::string text = summary_text(view, 120, false);
+  EXPECT_NE(text.find("replaced: nothing\ntaken out: softmax_1: the model is 1.1 % faster without it\n"), std::string::npos) << text;
+  EXPECT_EQ(text.find("ours"), std::string::npos);
+  EXPECT_EQ(final_json(view).at("tasks").at(0).at("used"), false);
+  EXPECT_EQ(final_json(run()).at("tasks").at(0).at("used"), true);
+  EXPECT_NE(html_report(view).find("the model is 1.1 % faster without it"), std::string::npos);
+}
+
+TEST(Summary, GoesByTheConfirmationWhereThereIsOne) {
+  RunView view = run();
+  view.verification = nullptr;
+  view.tasks[0].state.confirmation = store::Confirmation{.experiment = 3, .kind = "compile", .speedup = 0.97};
+  EXPECT_NE(summary_text(view, 120, false).find("0.97x"), std::string::npos);
+  EXPECT_EQ(final_json(view).at("tasks").at(0).at("kept"), false);
+  view.tasks[0].state.confirmation->speedup = 1.5;
+  EXPECT_EQ(final_json(view).at("tasks").at(0).at("kept"), true);
+  view.tasks[0].state.refused = 3;
+  EXPECT_EQ(final_json(view).at("tasks").at(0).at("kept"), false);
+}
+
 TEST(Text, EscapesMarkupAndForbiddenCharacters) {
   EXPECT_EQ(escape("<a href='x'>&\"é→"), "&lt;a href=&#39;x&#39;&gt;&amp;&quot;é→");
   EXPECT_EQ(escape(std::string("a\0b\x1b[1m", 7)),

@@ -105,6 +105,19 @@ TEST_F(StoreTest, RecordsTrialsInOrderWithExactColumns) {
   EXPECT_TRUE(run.state("softmax_12345678").beats_baseline());
 }
 
+TEST_F(StoreTest, ARefusedIncumbentBeatsNothingUntilThereIsAnother) {
+  {
+    store::Run run = with_task();
+    run.record(trial("kept", 9), "first");
+    run.record_refusal("softmax_12345678", {{"verdict", "wrong"}});
+    EXPECT_FALSE(run.state("softmax_12345678").beats_baseline());
+  }
+  store::Run run = with_task();
+  EXPECT_FALSE(run.state("softmax_12345678").beats_baseline());
+  run.record(trial("kept", 8), "second");
+  EXPECT_TRUE(run.state("softmax_12345678").beats_baseline());
+}
+
 TEST_F(StoreTest, ResumesWithEveryTrialOnce) {
   std::string before;
   {
