@@ -68,9 +68,9 @@ std::string kernel_row(const RunView& run, const TaskView& view, size_t index) {
       "class=\"n\">{}</td><td class=\"n\">{}<br/><span class=\"muted\">{}</span></td>"
       "<td class=\"n\">{}<br/><span class=\"muted\">{}</span></td><td class=\"n\">{}</td><td class=\"n{}\">{}</td><td>{}</td></tr>\n",
       colour_class(index), escape(state.id), escape(view.shapes()), state.share_percent, time_text(baseline ? baseline->eager_us : 0),
-      time_text(baseline ? baseline->best_us : 0), escape(baseline ? baseline->best_kind : ""),
-      time_text(state.incumbent ? state.incumbent->median_us : 0), bound.empty() ? "" : "bound by " + bound,
-      time_text(baseline ? baseline->floor_us : 0), better ? " good" : "", factor_text(view.speedup()),
+      time_text(view.baseline_us()), escape(baseline ? baseline->best_kind : ""), time_text(view.kernel_us()),
+      bound.empty() ? "" : "bound by " + bound, time_text(baseline ? baseline->floor_us : 0), better ? " good" : "",
+      factor_text(view.speedup()),
       run.uses(view) ? "kept"
       : better       ? "faster alone, not in the model"
                      : "the baseline is kept");

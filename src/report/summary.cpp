@@ -29,12 +29,12 @@ Json task_json(const RunView& run, const TaskView& view) {
                {"baseline", nullptr}};
   if (state.baseline) {
     task["baseline"] = {{"kind", state.baseline->best_kind},
-                        {"us", state.baseline->best_us},
+                        {"us", view.baseline_us()},
                         {"eager_us", state.baseline->eager_us},
                         {"floor_us", state.baseline->floor_us}};
   }
   if (state.incumbent) {
-    task["candidate_us"] = state.incumbent->median_us;
+    task["candidate_us"] = view.kernel_us();
     task["point"] = state.incumbent->point;
   }
   if (state.moved_on) task["moved_on"] = *state.moved_on;
@@ -106,8 +106,8 @@ std::string task_table(const RunView& run, size_t width, const Paint& paint) {
       width);
   for (const TaskView& view : run.tasks) {
     const bool better = view.state.beats_baseline();
-    const std::string baseline = view.state.baseline ? time_text(view.state.baseline->best_us) : "–";
-    const std::string candidate = view.state.incumbent ? time_text(view.state.incumbent->median_us) : "–";
+    const std::string baseline = view.state.baseline ? time_text(view.baseline_us()) : "–";
+    const std::string candidate = view.state.incumbent ? time_text(view.kernel_us()) : "–";
     const std::string factor = factor_text(view.speedup());
     table.add({view.state.id, fmt::format("{:.1f} %", view.state.share_percent), baseline,
                view.state.baseline ? view.state.baseline->best_kind : "", candidate, better ? paint.good(factor) : paint.dim(factor),

@@ -19,10 +19,17 @@ std::string shape_text(const kernel::Binding& binding) {
 
 }  // namespace
 
-double TaskView::best_us() const {
-  if (state.beats_baseline()) return state.incumbent->median_us;
+double TaskView::kernel_us() const {
+  if (const store::Confirmation* known = state.confirmed()) return known->kernel_us;
+  return state.incumbent ? state.incumbent->median_us : 0;
+}
+
+double TaskView::baseline_us() const {
+  if (const store::Confirmation* known = state.confirmed()) return known->baseline_us;
   return state.baseline ? state.baseline->best_us : 0;
 }
+
+double TaskView::best_us() const { return state.beats_baseline() ? kernel_us() : baseline_us(); }
 
 double TaskView::speedup() const {
   if (!state.baseline || !state.incumbent || state.incumbent->median_us <= 0) return 0;

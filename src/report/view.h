@@ -18,7 +18,10 @@ struct TaskView {
   kernel::Task task;
   store::TaskState state;
 
-  /// Median of what would be used in the model: the incumbent's where it beats the best baseline, else the baseline's.
+  /// Medians of the best candidate and of the best baseline, as confirmed where it was, as speedup() is; 0 where there is none.
+  double kernel_us() const;
+  double baseline_us() const;
+  /// Of what would be used in the model: the incumbent's where it beats the best baseline, else the baseline's.
   double best_us() const;
   /// Of the best candidate against the best baseline, as confirmed where it was; below 1 where the baseline is kept, 0 where no candidate
   /// was right.

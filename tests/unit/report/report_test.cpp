@@ -213,9 +213,16 @@ TEST(Summary, SaysWhatWasTakenOutOfTheModelAgain) {
 TEST(Summary, GoesByTheConfirmationWhereThereIsOne) {
   RunView view = run();
   view.verification = nullptr;
-  view.tasks[0].state.confirmation = store::Confirmation{.experiment = 3, .kind = "compile", .speedup = 0.97};
-  EXPECT_NE(summary_text(view, 120, false).find("0.97x"), std::string::npos);
-  EXPECT_EQ(final_json(view).at("tasks").at(0).at("kept"), false);
+  view.tasks[0].state.confirmation =
+      store::Confirmation{.experiment = 3, .kind = "compile", .kernel_us = 751, .baseline_us = 729, .speedup = 0.97};
+  for (const std::string& text : {summary_text(view, 120, false), html_report(view)}) {
+    for (const char* number : {"729 us", "751 us", "0.97x"}) EXPECT_NE(text.find(number), std::string::npos) << number << "\n" << text;
+  }
+  const Json task = final_json(view).at("tasks").at(0);
+  EXPECT_EQ(task.at("kept"), false);
+  EXPECT_EQ(task.at("candidate_us"), 751);
+  EXPECT_EQ(task.at("baseline").at("us"), 729);
+  EXPECT_EQ(task.at("best_us"), 729);
   view.tasks[0].state.confirmation->speedup = 1.5;
   EXPECT_EQ(final_json(view).at("tasks").at(0).at("kept"), true);
   view.tasks[0].state.refused = 3;
