@@ -70,7 +70,9 @@ class Bundles:
         """`exclude`: task ids; by default those that the run's verification has taken out."""
         root = root or data_directory()
         exclude = taken_out(root) if exclude is None else exclude
-        self.bundles = [bundle for bundle in _read_all(os.path.join(root, "bundles")) if bundle.task["id"] not in exclude]
+        made = _read_all(os.path.join(root, "bundles"))
+        self.nothing = None if made else f"there is no finished kernel in {root}"
+        self.bundles = [bundle for bundle in made if bundle.task["id"] not in exclude]
         self.patterns_path = os.path.join(root, "patterns.json")
 
     def choose(self, graph, report):

@@ -136,6 +136,8 @@ def _replace(gm, example_inputs, options, report):
     graph = normalise(gm, example_inputs)
     if options.get("replace") != "none":
         library = Bundles(options.get("run"), options.get("exclude"))
+        if library.nothing:
+            _say_once(f"nothing is replaced: {library.nothing}")
         for region, bundle in library.choose(graph, report):
             _replace_region(graph, region, bundle, report)
     return _as_dynamo_graph(gm, graph)

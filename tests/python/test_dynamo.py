@@ -185,6 +185,14 @@ def test_a_damaged_run_breaks_no_model(run, damage, caplog):
 
 
 @torch.no_grad()
+def test_a_run_that_is_not_there_is_told(tmp_path, caplog):
+    model, report, run = Model().eval(), dynamo.Report(), str(tmp_path / "elsewhere")
+    check_same(model, compiled(model, report, run=run), torch.randn(ROWS, WIDTH))
+    assert report.replaced == [] and report.fallbacks == []
+    assert f"there is no finished kernel in {run}" in caplog.text
+
+
+@torch.no_grad()
 @pytest.mark.parametrize("damage", ["kernel.so", "architecture"])
 def test_a_kernel_that_cannot_be_loaded_leaves_its_region_alone(run, damage, caplog):
     directory = tiny_family.write_bundle(run, tiny_family.task(ROWS, WIDTH), architecture="x86_64 avx4096" if damage == "architecture" else "")
