@@ -59,7 +59,7 @@ def parse(arguments, names):
     parser.add_argument("--out", type=Path, default=Path("measurements"), help="results and state (default: measurements)")
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "release", help="the programs (default: build/release)")
     parser.add_argument("--kernelbench", help="a checkout of KernelBench")
-    parser.add_argument("--commit", help="of the sources, where they are no git checkout")
+    parser.add_argument("--commit", help="of the sources (default: as git says)")
     options = parser.parse_args(arguments)
     unknown = [name for name in options.jobs or () if name not in names]
     if unknown:
@@ -198,11 +198,12 @@ def describe_machine(options, python):
     versions = "import importlib.metadata as m, sys\nprint(sys.version.split()[0])\nfor n in ('torch', 'triton'):\n    try: print(m.version(n))\n    except m.PackageNotFoundError: print('none')"
     torch = answer([python, "-c", versions]).split("\n") + ["unknown"] * 3
     gpu = answer(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]).split("\n")[0]
-    commit = answer(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]) or options.commit or "unknown: name it with --commit"
-    changed = answer(["git", "-C", str(ROOT), "status", "--porcelain"])
+    found = answer(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"])
+    if found and answer(["git", "-C", str(ROOT), "status", "--porcelain"]):
+        found += ", changed"
     return {"device": (gpu or "no GPU seen by nvidia-smi") if options.device == "cuda" else "the CPU, a rehearsal", "cpus": str(os.cpu_count()), "python": torch[0],
             "torch": torch[1], "triton": torch[2], "program": answer([str(options.build / "bin" / "autokernel"), "--version"]),
-            "commit": commit + (", changed" if changed else "")}
+            "commit": options.commit or found or "unknown: name it with --commit"}
 
 
 def answer(words):

@@ -113,7 +113,8 @@ Perturbation PairedTimer::next_perturbation(const Bench& bench) {
   const uint64_t which = step_ - alike_;
   step_ = (step_ + 1) % cycle;
   if (which >= few_changes.size()) return {.seed = secrets_(), .nudged = bench.affordable_nudges()};
-  return {.seed = alike_seed_, .few_seed = secrets_(), .few = few_changes[which]};
+  if (which == 0) alike_nudged_ = bench.affordable_nudges();
+  return {.seed = alike_seed_, .nudged = alike_nudged_, .few_seed = secrets_(), .few = few_changes[which]};
 }
 
 std::optional<Finding> PairedTimer::launch_once(Bench& bench, Timing* timing, bool check_memory) {

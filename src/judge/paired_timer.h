@@ -87,6 +87,7 @@ class PairedTimer {
   double previous_us_ = 0;         // of the candidate's last launch
   uint64_t step_ = 0, alike_ = 0;  // launches of the candidate, within a cycle: this one, and the first of those that are alike
   uint64_t alike_seed_ = 0;
+  int64_t alike_nudged_ = 0;  // of the launches that are alike, so that those of other cycles are not
 };
 
 }  // namespace ak::judge

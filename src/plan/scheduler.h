@@ -42,7 +42,7 @@ struct Rules {
   double plateau_per_doubling = 1;  // a larger space is worth a longer look
   int64_t plateau_maximum = 60;
   int64_t hopeless_trials = 12;  // after so many …
-  double hopeless_slowdown = 2;  // … and still so much slower than the baseline
+  double hopeless_slowdown = 2;  // … and still so much slower than the baseline; of half as many where it is twice as slow
   double budget_slack = 1.5;     // a task may use its fair share this many times over before it is set aside
   double switch_factor = 2;      // another task must promise so much more before the present one is interrupted
   int64_t settle_trials = 4;     // a task is not interrupted before, unless it is so far behind as what is hopeless

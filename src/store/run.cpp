@@ -89,7 +89,7 @@ struct Run::State {
     }
     if (type == "baseline") task(record.at("task")).baseline = baseline_from_json(record);
     if (type == "confirmation") task(record.at("task")).confirmation = confirmation_from_json(record);
-    if (type == "refusal") task(record.at("task")).refused = record.at("experiment");
+    if (type == "refusal") task(record.at("task")).refused = record.at("experiment").get<int64_t>();
     if (type == "trial") replay_trial(trial_from_json(record));
     if (type == "move_on") task(record.at("task")).moved_on = record.at("reason").get<std::string>();
     if (type == "reopen") task(record.at("task")).moved_on.reset();
@@ -292,7 +292,7 @@ void Run::record_refusal(const std::string& task, const Json& about) {
   TaskState& state = state_->task(task);
   AK_CHECK(state.incumbent, "what is refused was kept");
   state.refused = state.incumbent->experiment;
-  Json record = {{"type", "refusal"}, {"task", task}, {"experiment", state.refused}};
+  Json record = {{"type", "refusal"}, {"task", task}, {"experiment", *state.refused}};
   record.update(about);
   state_->append(record);
 }

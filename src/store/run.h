@@ -59,7 +59,7 @@ struct TaskState {
   std::vector<Trial> trials;
   std::optional<std::string> moved_on;  // reason
   std::optional<Confirmation> confirmation;
-  int64_t refused = 0;  // the experiment whose incumbent the judge refused when it was to be confirmed
+  std::optional<int64_t> refused;  // the experiment whose incumbent the judge refused when it was to be confirmed
   /// The confirmation of the present incumbent.
   const Confirmation* confirmed() const {
     return incumbent && confirmation && confirmation->experiment == incumbent->experiment ? &*confirmation : nullptr;

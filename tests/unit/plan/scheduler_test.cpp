@@ -105,6 +105,22 @@ TEST_F(SchedulerTest, GivesUpWhatStaysFarBehindTheBaseline) {
   EXPECT_FALSE(plan.move_on("task"));
 }
 
+TEST_F(SchedulerTest, TheFartherBehindTheSoonerItGivesUp) {
+  for (const auto& [us, trials] : {std::pair(700.0, 11), std::pair(1500.0, 5), std::pair(3000.0, 3)}) {
+    Scheduler plan = scheduler({{"task", "a", 300, 1, 1e6, {}}});
+    store::TaskState state = state_of("task", 300, 100);
+    for (int i = 1; i < trials; ++i) {
+      add_trial(state, i == 1 ? "kept" : "slower", us);
+      plan.update(state);
+      EXPECT_FALSE(plan.move_on("task")) << us << " after " << i;
+    }
+    add_trial(state, "slower", us);
+    plan.update(state);
+    ASSERT_TRUE(plan.move_on("task")) << us;
+    EXPECT_EQ(plan.move_on("task")->reason, Reason::hopeless);
+  }
+}
+
 TEST_F(SchedulerTest, ATaskMayNotTakeTheOthersTime) {
   Scheduler plan = scheduler({{"large", "a", 300, 1, 1e6, {}}, {"small", "b", 100, 1, 1e6, {}}, {"tiny", "c", 1, 1, 1e6, {}}},
                              {.minutes = std::nullopt, .experiments = 40});
