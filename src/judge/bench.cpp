@@ -195,6 +195,8 @@ std::optional<Finding> Bench::excessive_scratch() const {
   return std::nullopt;
 }
 
+bool Bench::allocates_coarsely() const { return host_.alignment() > line_bytes; }
+
 std::optional<Finding> Bench::place(uint64_t seed, Addresses addresses) {
   if (auto finding = excessive_scratch()) return finding;
   poison_ = Poison(seed ^ 0x5eedULL);
@@ -204,7 +206,7 @@ std::optional<Finding> Bench::place(uint64_t seed, Addresses addresses) {
   changes_.clear();
   late_changes_.clear();
   nudged_ = 0;
-  lay_out(seed, addresses == Addresses::any && seed % 2 != 0 ? line_bytes : host_.alignment());
+  lay_out(seed, addresses == Addresses::any ? line_bytes : host_.alignment());
   arena_ = host_.arena(total_bytes_);
   fill();
   host_.push(0, total_bytes_);

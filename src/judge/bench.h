@@ -28,9 +28,10 @@ class Bench {
   /// `data` and `host` outlive the bench.
   Bench(device::Host& host, const CaseData& data, kernel::ConcretePlan plan);
 
-  /// Where programs on the device allocate tensors (elsewhere is slower, and rare), or one time in two at any line of memory: a kernel that
-  /// looks at addresses is checked on the path that is timed, and on the other.
+  /// At any line of memory, or where programs on the device allocate tensors: elsewhere is slower, and rare.
   enum class Addresses { any, as_allocated };
+  /// Whether the two differ, so that a kernel may have a path for each.
+  bool allocates_coarsely() const;
   /// Lay everything out at addresses that follow from `seed`, fill it, check the plan against the module and run its prepares.
   std::optional<Finding> place(uint64_t seed, Addresses addresses = Addresses::any);
 
