@@ -335,12 +335,7 @@ using Rows = ak::Rows<T, HAS_RESIDUAL, HAS_RESIDUAL_OUT>;
 
 }  // namespace
 
-#if REGISTERS > 0
-#define LIMITS(threads) __maxnreg__(REGISTERS)
-#else
-#define LIMITS(threads) __launch_bounds__(threads)
-#endif
-extern "C" __global__ void LIMITS(32 * WARPS)
+extern "C" __global__ void AK_ROW_LIMITS(32 * WARPS)
     layernorm_warps(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias, const T* __restrict__ residual,
                     T* __restrict__ out, T* __restrict__ residual_out, int64_t M, int64_t N, int64_t x_row, int64_t residual_row, int64_t out_row,
                     int64_t residual_out_row, int64_t lanes, float eps) {
@@ -348,7 +343,7 @@ extern "C" __global__ void LIMITS(32 * WARPS)
   ak::rows_in_warps<SHORT, AK_DIM_N, ROWS>(Row{weight, bias, N, eps}, Rows{x, out, M, N, x_row, out_row, residual, residual_out, residual_row, residual_out_row}, static_cast<int>(lanes));
 }
 
-extern "C" __global__ void LIMITS(THREADS)
+extern "C" __global__ void AK_ROW_LIMITS(THREADS)
     layernorm_block(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias, const T* __restrict__ residual,
                     T* __restrict__ out, T* __restrict__ residual_out, int64_t M, int64_t N, int64_t x_row, int64_t residual_row, int64_t out_row,
                     int64_t residual_out_row, float eps) {
@@ -357,7 +352,7 @@ extern "C" __global__ void LIMITS(THREADS)
 }
 
 #if STAGES > 0
-extern "C" __global__ void LIMITS(THREADS)
+extern "C" __global__ void AK_ROW_LIMITS(THREADS)
     layernorm_ahead(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias, const T* __restrict__ residual,
                     T* __restrict__ out, T* __restrict__ residual_out, int64_t M, int64_t N, int64_t x_row, int64_t residual_row, int64_t out_row,
                     int64_t residual_out_row, float eps) {

@@ -216,12 +216,7 @@ using Rows = ak::Rows<T, HAS_RESIDUAL, HAS_RESIDUAL_OUT>;
 
 }  // namespace
 
-#if REGISTERS > 0
-#define LIMITS(threads) __maxnreg__(REGISTERS)
-#else
-#define LIMITS(threads) __launch_bounds__(threads)
-#endif
-extern "C" __global__ void LIMITS(32 * WARPS)
+extern "C" __global__ void AK_ROW_LIMITS(32 * WARPS)
     rmsnorm_warps(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ residual, T* __restrict__ out,
                   T* __restrict__ residual_out, int64_t M, int64_t N, int64_t x_row, int64_t residual_row, int64_t out_row,
                   int64_t residual_out_row, int64_t lanes, float eps) {
@@ -229,7 +224,7 @@ extern "C" __global__ void LIMITS(32 * WARPS)
   ak::rows_in_warps<SHORT, AK_DIM_N, ROWS>(Row{weight, N, eps}, Rows{x, out, M, N, x_row, out_row, residual, residual_out, residual_row, residual_out_row}, static_cast<int>(lanes));
 }
 
-extern "C" __global__ void LIMITS(THREADS)
+extern "C" __global__ void AK_ROW_LIMITS(THREADS)
     rmsnorm_block(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ residual, T* __restrict__ out,
                   T* __restrict__ residual_out, int64_t M, int64_t N, int64_t x_row, int64_t residual_row, int64_t out_row,
                   int64_t residual_out_row, float eps) {
@@ -238,7 +233,7 @@ extern "C" __global__ void LIMITS(THREADS)
 }
 
 #if STAGES > 0
-extern "C" __global__ void LIMITS(THREADS)
+extern "C" __global__ void AK_ROW_LIMITS(THREADS)
     rmsnorm_ahead(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ residual, T* __restrict__ out,
                   T* __restrict__ residual_out, int64_t M, int64_t N, int64_t x_row, int64_t residual_row, int64_t out_row,
                   int64_t residual_out_row, float eps) {

@@ -268,19 +268,14 @@ struct Row {
 
 }  // namespace
 
-#if REGISTERS > 0
-#define LIMITS(threads) __maxnreg__(REGISTERS)
-#else
-#define LIMITS(threads) __launch_bounds__(threads)
-#endif
-extern "C" __global__ void LIMITS(32 * WARPS)
+extern "C" __global__ void AK_ROW_LIMITS(32 * WARPS)
     softmax_warps(const T* __restrict__ x, T* __restrict__ out, int64_t M,
                   int64_t N, int64_t x_row, int64_t out_row, int64_t lanes, float scale) {
   ak::wait_for_previous_launch();
   ak::rows_in_warps<SHORT, AK_DIM_N, 1>(Row{scale}, ak::Rows<T>{x, out, M, N, x_row, out_row}, static_cast<int>(lanes));
 }
 
-extern "C" __global__ void LIMITS(THREADS)
+extern "C" __global__ void AK_ROW_LIMITS(THREADS)
     softmax_block(const T* __restrict__ x, T* __restrict__ out, int64_t M,
                   int64_t N, int64_t x_row, int64_t out_row, float scale) {
   ak::wait_for_previous_launch();
@@ -288,7 +283,7 @@ extern "C" __global__ void LIMITS(THREADS)
 }
 
 #if STAGES > 0
-extern "C" __global__ void LIMITS(THREADS)
+extern "C" __global__ void AK_ROW_LIMITS(THREADS)
     softmax_ahead(const T* __restrict__ x, T* __restrict__ out, int64_t M,
                   int64_t N, int64_t x_row, int64_t out_row, float scale) {
   ak::wait_for_previous_launch();

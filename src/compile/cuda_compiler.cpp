@@ -47,14 +47,14 @@ CudaCompiler::CudaCompiler(fs::path judge, CudaToolkit toolkit, fs::path include
       toolkit_(std::move(toolkit)),
       include_directory_(std::move(include_directory)),
       target_(std::move(target)) {
-  version_ = nvrtc_facts(judge_, toolkit_).version;
+  NvrtcFacts facts = nvrtc_facts(judge_, toolkit_);
+  version_ = std::move(facts.version);
+  sandbox_ = std::move(facts.sandbox);
   identity_ = version_ + target_ + content_of_headers(include_directory_) + content_of_toolkit(toolkit_);
   for (const char* option : options) identity_ += option;
   shown_relative_ = {include_directory_};
   shown_relative_.insert(shown_relative_.end(), toolkit_.include_directories.begin(), toolkit_.include_directories.end());
 }
-
-std::vector<std::string> CudaCompiler::sandbox() const { return nvrtc_facts(judge_, toolkit_).sandbox; }
 
 std::string CudaCompiler::translation_unit(const Source& source) const {
   std::string text = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n";

@@ -17,7 +17,7 @@ class CudaCompiler final : public Compiler {
   /// errors: NVRTC does not load; the text says why.
   CudaCompiler(std::filesystem::path judge, CudaToolkit toolkit, std::filesystem::path include_directory,
                const std::filesystem::path& cache_directory, std::string target);
-  std::vector<std::string> sandbox() const override;
+  std::vector<std::string> sandbox() const override { return sandbox_; }
 
  private:
   /// Macros stand after CUDA's headers, since those have a T of their own.
@@ -29,6 +29,7 @@ class CudaCompiler final : public Compiler {
   CudaToolkit toolkit_;
   std::filesystem::path include_directory_;
   std::string target_;
+  std::vector<std::string> sandbox_;
 };
 
 /// "NVRTC 13.2", and what confines a compile, as a child says that opens the library.

@@ -26,7 +26,6 @@ constexpr double nudges_a_us = 250;   // about a quarter of a launch's time, and
 constexpr int64_t late_changes = 16;  // of a tensor
 constexpr int64_t samples_per_output = 64, many_samples = 1024;
 constexpr std::chrono::microseconds later(500);
-constexpr int64_t bytes_a_thread = 2 << 20;
 
 int64_t align(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
 

@@ -1,7 +1,6 @@
 // Numbers of any floating dtype as they lie in memory.
 #pragma once
 
-#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>

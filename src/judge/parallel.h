@@ -10,6 +10,8 @@
 
 namespace ak::judge {
 
+constexpr int64_t bytes_a_thread = 2 << 20;  // of memory that is only gone through
+
 /// Call `work(begin, end)`, which must not throw, on parts that make up [0, count), side by side; none is shorter than `least` but an only
 /// one.
 template <class Work>

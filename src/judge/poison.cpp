@@ -15,7 +15,6 @@ namespace ak::judge {
 namespace {
 
 constexpr uint16_t sign = 0x8000;
-constexpr int64_t bytes_a_thread = 2 << 20;
 
 struct Halfwords {
   uint16_t first, count;

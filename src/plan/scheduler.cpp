@@ -218,10 +218,10 @@ std::optional<MoveOn> Scheduler::move_on(const std::string& task) const {
   const int64_t tried = trials - present.trials_at_visit, enough = rules_.hopeless_trials << std::min(present.visits, 8);
   if (state.baseline && !state.incumbent && tried >= enough)
     return MoveOn{Reason::hopeless, fmt::format("hopeless: none of {} trials was right", trials)};
-  if (const double slowdown = behind(state); slowdown > rules_.hopeless_slowdown) {
-    if (static_cast<double>(tried) * slowdown >= static_cast<double>(enough) * rules_.hopeless_slowdown)
-      return MoveOn{Reason::hopeless, fmt::format("hopeless: {:.1f} times slower than the baseline after {} trials", slowdown, trials)};
-  }
+  const double slowdown = behind(state);
+  if (slowdown > rules_.hopeless_slowdown &&
+      static_cast<double>(tried) * slowdown >= static_cast<double>(enough) * rules_.hopeless_slowdown)
+    return MoveOn{Reason::hopeless, fmt::format("hopeless: {:.1f} times slower than the baseline after {} trials", slowdown, trials)};
   if (over_budget(present)) return MoveOn{Reason::budget, fmt::format("budget: its part of the time is used up after {} trials", trials)};
   return std::nullopt;
 }

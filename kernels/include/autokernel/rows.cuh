@@ -8,6 +8,13 @@
 #define AK_DIM_N 0
 #endif
 
+/// Of a kernel that holds rows, in blocks of at most so many threads: the tunable REGISTERS where it is not 0.
+#if REGISTERS > 0
+#define AK_ROW_LIMITS(threads) __maxnreg__(REGISTERS)
+#else
+#define AK_ROW_LIMITS(threads) __launch_bounds__(threads)
+#endif
+
 namespace ak {
 
 // ---- teams: the threads that hold a row ------------------------------------------------------------------------------

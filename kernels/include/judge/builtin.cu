@@ -50,35 +50,34 @@ extern "C" __global__ void __launch_bounds__(256) builtin_move_8(const uint4* so
   move<8>(source, read, target, write);
 }
 
-/// The same reads by fewer, longer blocks: a sum over the grid's stride.
-extern "C" __global__ void __launch_bounds__(512) builtin_read(const uint4* source, long long read, u32* sink) {
-  const long long step = static_cast<long long>(gridDim.x) * 512;
+namespace {
+
+/// A thread's part of the vectors from `at` to `end`: one in every `step`.
+__device__ __forceinline__ u32 read_every(const uint4* source, long long at, long long end, long long step) {
   u32 all = 0;
-  long long at = static_cast<long long>(blockIdx.x) * 512 + threadIdx.x;
-  for (; at + 7 * step < read; at += 8 * step) {
+  for (; at + 7 * step < end; at += 8 * step) {
     uint4 values[8];
 #pragma unroll
     for (int i = 0; i < 8; ++i) values[i] = source[at + i * step];
 #pragma unroll
     for (int i = 0; i < 8; ++i) all |= values[i].x & values[i].y & values[i].z & values[i].w;
   }
-  for (; at < read; at += step) all |= source[at].x & source[at].w;
+  for (; at < end; at += step) all |= source[at].x & source[at].w;
+  return all;
+}
+
+}  // namespace
+
+/// The same reads by fewer, longer blocks: a sum over the grid's stride.
+extern "C" __global__ void __launch_bounds__(512) builtin_read(const uint4* source, long long read, u32* sink) {
+  const u32 all = read_every(source, static_cast<long long>(blockIdx.x) * 512 + threadIdx.x, read, static_cast<long long>(gridDim.x) * 512);
   if (all == 0x5eed5eedu && read == 0) *sink = all;
 }
 
 /// The same reads, a part of `part` vectors to a block: what is read at a time lies together.
 extern "C" __global__ void __launch_bounds__(256) builtin_read_parts(const uint4* source, long long read, long long part, u32* sink) {
   const long long begin = blockIdx.x * part, end = begin + part < read ? begin + part : read;
-  u32 all = 0;
-  long long at = begin + threadIdx.x;
-  for (; at + 7 * blockDim.x < end; at += 8 * blockDim.x) {
-    uint4 values[8];
-#pragma unroll
-    for (int i = 0; i < 8; ++i) values[i] = source[at + i * blockDim.x];
-#pragma unroll
-    for (int i = 0; i < 8; ++i) all |= values[i].x & values[i].y & values[i].z & values[i].w;
-  }
-  for (; at < end; at += blockDim.x) all |= source[at].x & source[at].w;
+  const u32 all = read_every(source, begin + threadIdx.x, end, blockDim.x);
   if (all == 0x5eed5eedu && read == 0) *sink = all;
 }
 
