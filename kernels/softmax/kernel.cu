@@ -72,7 +72,7 @@ when = "N * sizeof(T) > 65536"
 set  = { SHORT = 1, VECTORS = 16, THREADS = 512, REGISTERS = 128, STAGES = 2, BLOCKS = 1, KEEP = 2 }
 [[prior]]
 when = "N * sizeof(T) > 32768"
-set  = { SHORT = 1, VECTORS = 8, THREADS = 1024, REGISTERS = 72, STAGES = 2, BLOCKS = 1, KEEP = 2 }
+set  = { SHORT = 1, VECTORS = 8, THREADS = 512, REGISTERS = 96, STAGES = 2, BLOCKS = 1, KEEP = 2 }
 [[prior]]
 when = "N * sizeof(T) > 32768"
 set  = { SHORT = 1, VECTORS = 16, REGISTERS = 80, CLUSTER = 2, KEEP = 2 }

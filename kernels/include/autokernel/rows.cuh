@@ -98,40 +98,40 @@ struct BlockTeam {
   }
 };
 
-/// Shared memory of a PartTeam.
+/// Shared memory of a PartTeam: two rooms for messages, and the barriers that count what came.
 template <int warps>
-struct Letters {
-  float2 values[2][warps];
+struct Mailbox {
+  float2 messages[2][warps];
   uint64_t barriers[2];
 };
 
-/// `blocks` blocks of `size` threads that each hold a part of a row. Every warp sends its value to every block, which waits for its letters alone.
+/// `blocks` blocks of a cluster, each of `size` threads with a part of a row for itself. Each warp sends its value to each block, and a block
+/// waits for these messages alone, not for what else its threads or the others do.
 template <int size, int blocks>
 struct PartTeam {
   static constexpr int warps = size / 32 * blocks;
-  using Shared = Letters<warps>;
+  using Shared = Mailbox<warps>;
 
   /// All threads of the block. A barrier of the block must follow.
-  __device__ __forceinline__ explicit PartTeam(Letters<warps>& letters) : letters_(letters) {
+  __device__ __forceinline__ explicit PartTeam(Shared& mailbox) : mailbox_(mailbox) {
     if (threadIdx.x == 0) {
-      for (uint64_t& barrier : letters.barriers) init_barrier(&barrier, 1);
+      for (uint64_t& barrier : mailbox.barriers) init_barrier(&barrier, 1);
       publish_barriers();
     }
     __syncwarp();
     cluster_arrive();
   }
-  /// Whoever sends letters r + 2 into the room of letters r has got all letters r + 1, whose senders had read letters r.
+  /// Whoever sends messages r + 2 into the room of messages r has got all messages r + 1, whose senders had read messages r.
   template <class Op, class V>
   __device__ __forceinline__ V reduce(V value, V neutral) {
-    static_assert(sizeof(V) == sizeof(float2));
-    const int lane = threadIdx.x % 32, room = turn_ & 1;
-    uint64_t* const barrier = letters_.barriers + room;
-    V* const parts = reinterpret_cast<V*>(letters_.values[room]);
+    const int lane = threadIdx.x % 32, room = turn_ % 2;
+    uint64_t* const barrier = mailbox_.barriers + room;
+    V* const parts = reinterpret_cast<V*>(mailbox_.messages[room]);
     value = warp_reduce<Op>(value);
     if (turn_ == 0) cluster_wait();
     if (threadIdx.x == 0) arrive_and_expect(barrier, warps * sizeof(V));
     if (lane < blocks) send_to_block(parts + cluster_rank() * (size / 32) + threadIdx.x / 32, lane, value, barrier);
-    wait_for_phase(barrier, turn_ / 2 & 1);
+    wait_for_phase(barrier, turn_ / 2 % 2);
     ++turn_;
     value = lane < warps ? parts[lane] : neutral;
 #pragma unroll
@@ -140,10 +140,9 @@ struct PartTeam {
   }
 
  private:
-  Letters<warps>& letters_;
+  Shared& mailbox_;
   uint32_t turn_ = 0;
 };
-
 template <int size>
 struct PartTeam<size, 1> : BlockTeam<size> {
   using BlockTeam<size>::BlockTeam;
@@ -517,14 +516,16 @@ template <int K, int known, int count, class Row, class Rows>
 __device__ __forceinline__ void rows_in_warps(const Row& what, const Rows& rows, int lanes) {
   constexpr int known_lanes = lanes_for(known * sizeof(typename Rows::element), K);
   const bool are_known = known_lanes <= 32 && rows.template are_known<known>(what.aligned());
-  const int group = are_known ? known_lanes : lanes;
-  const int64_t first = (int64_t{blockIdx.x} * (blockDim.x / group) + threadIdx.x / group) * count, last = rows.M - 1;
+  // With a number of lanes that is known, a shift and not a division stands before the loads.
+  const auto first = [](int group) { return (int64_t{blockIdx.x} * (blockDim.x / group) + threadIdx.x / group) * count; };
   if (are_known) {
-    WarpTeam<known_lanes <= 32 ? known_lanes : 1> team;
-    rows_held<K, known, count, false>(team, what, rows, first);
+    constexpr int group = known_lanes <= 32 ? known_lanes : 1;
+    WarpTeam<group> team;
+    rows_held<K, known, count, false>(team, what, rows, first(group));
   } else {
-    WarpTeam<> team(group);
-    for (int64_t row = first; row < first + count; ++row) row_in_pieces(team, what, rows, min(row, last), row <= last);
+    WarpTeam<> team(lanes);
+    const int64_t begin = first(lanes), last = rows.M - 1;
+    for (int64_t row = begin; row < begin + count; ++row) row_in_pieces(team, what, rows, min(row, last), row <= last);
   }
 }
 
@@ -603,8 +604,8 @@ struct Part {
   }
 };
 
-/// Rows to clusters of `blocks` blocks that stay: while they work on one, `stages` others come, each block's part for itself. Row::held needs
-/// nothing of the source but the vectors. Dynamic shared memory: stages * 16 * Part::vectors bytes.
+/// Rows to clusters of `blocks` blocks that stay: while they work on one, `stages` others come, each block's part for itself. Row::held must need
+/// nothing of the source but the vectors: the next part comes as soon as all warps have theirs. Dynamic shared memory: stages * 16 * Part::vectors bytes.
 template <int K, int known, int most, int stages, int blocks, class Row, class Rows>
 __device__ __forceinline__ void parts_ahead(const Row& what, const Rows& rows) {
   using E = typename Rows::element;
@@ -616,10 +617,9 @@ __device__ __forceinline__ void parts_ahead(const Row& what, const Rows& rows) {
       __shared__ uint64_t barriers[stages];
       __shared__ uint32_t readers;
       constexpr int size = Part::threads, elements = Part::vectors * lanes<E>;
-      using Team = PartTeam<size, blocks>;
-      __shared__ typename Team::Shared shared;
+      __shared__ typename PartTeam<size, blocks>::Shared shared;
       if (threadIdx.x == 0) readers = 0;
-      Team team(shared);
+      PartTeam<size, blocks> team(shared);
       Ring<stages> ring(barriers, dynamic_shared, 16 * Part::vectors);
       const int before = blocks == 1 ? 0 : cluster_rank() * elements;
       const auto fetch = [&](int ahead, int64_t row) {
