@@ -14,11 +14,14 @@ OVERLAP = { values = [0, 1],                        default = 1,   tier = 2 }   
 require = ["VECTORS * THREADS * (1 + AHEAD) <= 8192"]                           # the registers of a multiprocessor
 
 [[prior]]
-when = "V * sizeof(T) >= 131072"
-set = { VECTORS = 8, THREADS = 512, AHEAD = 0 }
+when = "V * sizeof(T) % 16 != 0"
+set = { VECTORS = 4, THREADS = 32, AHEAD = 1 }
 [[prior]]
 when = "V * sizeof(T) % 16 != 0"
-set = { VECTORS = 8, THREADS = 32, AHEAD = 1 }
+set = { VECTORS = 2, THREADS = 128, AHEAD = 1 }
+[[prior]]
+when = "V * sizeof(T) >= 131072"
+set = { VECTORS = 8, THREADS = 256, AHEAD = 0 }
 [[prior]]
 set = { VECTORS = 4, THREADS = 256, AHEAD = 0 }
 

@@ -19,19 +19,22 @@ require = ["VECTORS * THREADS <= 8192",                                         
 
 [[prior]]
 when = "INNER == 1 && OUTER < 2 * sm_count"
-set = { VECTORS = 8, THREADS = 128, AHEAD = 0 }
+set = { VECTORS = 8, THREADS = 256, BLOCKS = 4, FINISH = 1, AHEAD = 0 }
 [[prior]]
 when = "INNER == 1 && OUTER < 2 * sm_count"
-set = { VECTORS = 4, THREADS = 256, AHEAD = 0 }
+set = { VECTORS = 8, THREADS = 128, FINISH = 1, AHEAD = 0 }
 [[prior]]
 when = "INNER == 1 && N * sizeof(T) % 16 != 0"
-set = { VECTORS = 8, THREADS = 32, AHEAD = 0 }
+set = { VECTORS = 4, THREADS = 128, AHEAD = 0 }
 [[prior]]
-when = "INNER == 1 && N * sizeof(T) <= 8192"
-set = { VECTORS = 2, THREADS = 256, AHEAD = 1 }
+when = "INNER == 1 && N * sizeof(T) <= 512"
+set = { SHORT = 2, WARPS = 8 }
 [[prior]]
 when = "INNER == 1 && N * sizeof(T) >= 65536"
-set = { VECTORS = 4, THREADS = 1024, AHEAD = 0 }
+set = { VECTORS = 8, THREADS = 256, AHEAD = 0 }
+[[prior]]
+when = "INNER == 1"
+set = { VECTORS = 4, THREADS = 512, AHEAD = 0 }
 
 [scratch.parts]                               # results of the parts of a split reduction, each of 8 bytes or of 16 with its place
 dtype = "int64"

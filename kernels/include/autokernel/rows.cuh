@@ -600,7 +600,7 @@ struct Part {
   static constexpr bool possible = known > 0 && last > 0 && !(whole && touched % blocks != 0);
 
   __device__ __forceinline__ static int skipped(const E* p) {
-    return whole ? 0 : static_cast<int>(reinterpret_cast<uint64_t>(p) % line) / int{sizeof(E)};
+    return whole ? 0 : elements_into_line(p);
   }
 };
 

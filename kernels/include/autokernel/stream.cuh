@@ -5,15 +5,16 @@
 
 namespace ak {
 
-/// `count` elements from `first` on, as the aligned vectors that hold them: the first and the last may hold others, too.
+/// `count` elements from `first` on, as the aligned vectors that hold them: the first and the last may hold others, too. Vectors are counted from
+/// the beginning of a line, which no allocation shares with another.
 template <class E>
 struct Stream {
   static constexpr int L = lanes<E>;
   const uint4* vectors;
-  int skip;  // elements before the first in its vector
+  int skip;  // elements before the first in its line
   int64_t count;
 
-  __device__ __forceinline__ Stream(const E* first, int64_t count) : skip(misalignment(first) / int{sizeof(E)}), count(count) {
+  __device__ __forceinline__ Stream(const E* first, int64_t count) : skip(elements_into_line(first)), count(count) {
     vectors = reinterpret_cast<const uint4*>(first - skip);
   }
 
