@@ -299,6 +299,36 @@ struct Pieces {
   __device__ __forceinline__ int64_t offset(int piece) const { return piece * step - skip; }
 };
 
+// ---- what all rows share ---------------------------------------------------------------------------------------------
+
+/// `count` aligned rows of so many elements, whole vectors, in shared memory, to which the threads of a block copy them once.
+template <class E, int elements, int count>
+class SharedRows {
+ public:
+  /// All threads of the block, before copy(); end() after it. The copies run beside them.
+  __device__ __forceinline__ void begin() {
+    if (threadIdx.x == 0) init_barrier(&copied_, static_cast<int>(blockDim.x));
+    __syncthreads();
+  }
+  __device__ __forceinline__ void copy(int row, const E* from) {
+#pragma unroll 1
+    for (int i = threadIdx.x; i < vectors; i += blockDim.x) copy_async<true>(rows_[row] + i, from + i * lanes<E>);
+  }
+  __device__ __forceinline__ void end() { arrive_after_copies(&copied_); }
+  /// Each thread, before it reads them.
+  __device__ __forceinline__ void wait() { wait_for_phase(&copied_, 0); }
+  /// What lies beside vector k of a tile.
+  template <class Tile>
+  __device__ __forceinline__ uint4 beside(const Tile& tile, int k, int row) const {
+    return tile.any(k) ? rows_[row][tile.place(k) / lanes<E>] : make_uint4(0, 0, 0, 0);
+  }
+
+ private:
+  static constexpr int vectors = elements / lanes<E>;
+  uint4 rows_[count > 0 ? count : 1][vectors > 0 ? vectors : 1];
+  uint64_t copied_;
+};
+
 // ---- rows that come ahead --------------------------------------------------------------------------------------------
 
 /// Rooms of shared memory that bulk copies fill in turn.
