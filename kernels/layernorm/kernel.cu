@@ -249,19 +249,19 @@ template <class Tile>
 constexpr int gains_of = Tile::aligned ? Tile::vectors : 0;
 
 /// The same in shared memory.
-constexpr int shared_rows = HAS_WEIGHT + HAS_BIAS;
-using SharedRows = ak::SharedRows<T, AK_DIM_N, shared_rows>;
+template <class Tile>
+constexpr bool gains_shared =
+    EARLY == 2 && Tile::aligned && HAS_WEIGHT + HAS_BIAS > 0 && (HAS_WEIGHT + HAS_BIAS) * int64_t{AK_DIM_N} * sizeof(T) <= 40960;
+template <class Rows>
 struct SharedGains {
   static constexpr bool loaded = true;
-  SharedRows& rows;
+  Rows& rows;
 
   template <class Tile>
   __device__ __forceinline__ uint4 weight(const Tile& tile, int k) const { return rows.beside(tile, k, 0); }
   template <class Tile>
   __device__ __forceinline__ uint4 bias(const Tile& tile, int k) const { return rows.beside(tile, k, HAS_WEIGHT); }
 };
-template <class Tile>
-constexpr bool gains_shared = EARLY == 2 && shared_rows > 0 && Tile::aligned && shared_rows * int64_t{AK_DIM_N} * sizeof(T) <= 40960;
 
 /// out = normal * weight + bias for rows that are held.
 template <class Held, int rows, class Gains, class Normal>
@@ -313,14 +313,19 @@ struct Row {
   template <class Tile>
   __device__ __forceinline__ auto early(const Tile& tile) const {
     if constexpr (gains_shared<Tile>) {
-      __shared__ SharedRows rows;
-      rows.begin();
-      if (HAS_WEIGHT) rows.copy(0, weight);
-      if (HAS_BIAS) rows.copy(HAS_WEIGHT, bias);
-      rows.end();
-      return SharedGains{rows};
+      using Rows = ak::SharedRows<T, gains_shared<Tile> ? AK_DIM_N : L, HAS_WEIGHT + HAS_BIAS>;
+      __shared__ Rows rows;
+      if constexpr (HAS_WEIGHT && HAS_BIAS) {
+        rows.fetch({weight, bias});
+      } else {
+        rows.fetch({HAS_WEIGHT ? weight : bias});
+      }
+      return SharedGains<Rows>{rows};
     } else if constexpr (EARLY == 1) {
-      return gains(tile);
+      Gains<gains_of<Tile>> loaded = {};
+      if constexpr (gains_of<Tile> > 0 && HAS_WEIGHT) tile.load_beside_early(loaded.weights, weight);
+      if constexpr (gains_of<Tile> > 0 && HAS_BIAS) tile.load_beside_early(loaded.biases, bias);
+      return loaded;
     } else {
       return Gains<0>();
     }

@@ -29,7 +29,7 @@ struct WarpTeam {
   int thread, threads;
 
   __device__ __forceinline__ explicit WarpTeam(int group = lanes)
-      : thread(static_cast<int>(threadIdx.x) % (lanes > 0 ? lanes : group)), threads(lanes > 0 ? lanes : group) {}
+      : thread(static_cast<int>(threadIdx.x % static_cast<uint32_t>(lanes > 0 ? lanes : group))), threads(lanes > 0 ? lanes : group) {}
   template <class Op, class V>
   __device__ __forceinline__ V reduce(V value, V) {
     return warp_reduce<Op>(value, lanes > 0 ? lanes : threads);
@@ -184,6 +184,11 @@ struct Tile {
       : thread(team.thread), threads(fixed_threads > 0 ? fixed_threads : team.threads), begin(aligned ? 0 : begin), end(aligned ? fixed : end) {}
 
   __device__ __forceinline__ int place(int k) const { return (k * threads + thread) * L; }
+  /// From the place of vector k.
+  template <class Element>
+  __device__ __forceinline__ Element* at(Element* base, int k) const {
+    return base + static_cast<uint32_t>(thread * L) + int64_t{k} * threads * L;
+  }
   /// Vector k holds an element of the row.
   __device__ __forceinline__ bool any(int k) const { return ends_before(k) || place(k) < end; }
   /// Vector k holds nothing else.
@@ -205,7 +210,7 @@ struct Tile {
 #pragma unroll
     for (int k = 0; k < K; ++k) {
       v[k] = none;
-      if (any(k)) v[k] = load_16<shared ? Hint::none : hint>(base + place(k));
+      if (any(k)) v[k] = load_16<shared ? Hint::none : hint>(at(base, k));
     }
     if constexpr (!aligned) {
 #pragma unroll
@@ -220,16 +225,28 @@ struct Tile {
 #pragma unroll
     for (int k = 0; k < n; ++k) {
       v[k] = make_uint4(0, 0, 0, 0);
-      if (any(k)) v[k] = load_16_now(base + place(k));
+      if (any(k)) v[k] = load_16_now(at(base, k));
+    }
+  }
+  /// The same, before what was loaded earlier is used, behind which the assembler would put it: it moves nothing out of a loop whose turns, in
+  /// truth one, may keep what another has loaded, for all that it knows.
+  template <int n>
+  __device__ __forceinline__ void load_beside_early(uint4 (&v)[n], const E* base) const {
+#pragma unroll
+    for (int k = 0; k < n; ++k) v[k] = make_uint4(0, 0, 0, 0);
+#pragma unroll 1
+    for (uint32_t turn = 0; turn <= blockIdx.z; ++turn) {
+#pragma unroll
+      for (int k = 0; k < n; ++k) load_16_where(v[k], at(base, k), blockIdx.y == 0 && any(k));
     }
   }
   /// The elements beside vector k of another row of as many elements, at any address of an element; 0 past the row.
   __device__ __forceinline__ void beside(float (&values)[L], const E* base, int k, bool base_aligned) const {
     if (aligned || (base_aligned && all(k))) {
-      unpack<E>(any(k) ? *reinterpret_cast<const uint4*>(base + place(k)) : make_uint4(0, 0, 0, 0), values);
+      unpack<E>(any(k) ? *reinterpret_cast<const uint4*>(at(base, k)) : make_uint4(0, 0, 0, 0), values);
     } else {
 #pragma unroll
-      for (int e = 0; e < L; ++e) values[e] = has(k, e) ? to_float(base[place(k) + e]) : 0.0f;
+      for (int e = 0; e < L; ++e) values[e] = has(k, e) ? to_float(at(base, k)[e]) : 0.0f;
     }
   }
   /// Add the elements beside the vectors of another row of as many elements, at any address of an element, rounding each sum. The places
@@ -266,11 +283,11 @@ struct Tile {
   /// Store vector k to a row of as many elements, at any address of an element, where the row is `present`.
   __device__ __forceinline__ void store(E* base, int k, const float (&values)[L], bool base_aligned, bool present = true) const {
     if (aligned || (base_aligned && all(k))) {
-      store_16<hint>(base + place(k), pack<E>(values), present && any(k));
+      store_16<hint>(at(base, k), pack<E>(values), present && any(k));
     } else {
 #pragma unroll
       for (int e = 0; e < L; ++e) {
-        if (present && has(k, e)) base[place(k) + e] = from_float<E>(values[e]);
+        if (present && has(k, e)) at(base, k)[e] = from_float<E>(values[e]);
       }
     }
   }
@@ -305,16 +322,20 @@ struct Pieces {
 template <class E, int elements, int count>
 class SharedRows {
  public:
-  /// All threads of the block, before copy(); end() after it. The copies run beside them.
-  __device__ __forceinline__ void begin() {
-    if (threadIdx.x == 0) init_barrier(&copied_, static_cast<int>(blockDim.x));
+  /// All threads of the block; the copies run beside them. (The arrivals are part of the loop since the assembler moves them, but not a loop,
+  /// behind the use of rows that were loaded before.)
+  __device__ __forceinline__ void fetch(const E* const (&from)[count]) {
+    if (threadIdx.x == 0) init_barrier(&copied_, vectors);
     __syncthreads();
-  }
-  __device__ __forceinline__ void copy(int row, const E* from) {
 #pragma unroll 1
-    for (int i = threadIdx.x; i < vectors; i += blockDim.x) copy_async<true>(rows_[row] + i, from + i * lanes<E>);
+    for (int begin = 0; begin < vectors; begin += blockDim.x) {
+      const int i = begin + threadIdx.x;
+      if (i >= vectors) continue;
+#pragma unroll
+      for (int r = 0; r < count; ++r) copy_async<true>(rows_[r] + i, from[r] + i * lanes<E>);
+      arrive_after_copies(&copied_);
+    }
   }
-  __device__ __forceinline__ void end() { arrive_after_copies(&copied_); }
   /// Each thread, before it reads them.
   __device__ __forceinline__ void wait() { wait_for_phase(&copied_, 0); }
   /// What lies beside vector k of a tile.
@@ -325,7 +346,7 @@ class SharedRows {
 
  private:
   static constexpr int vectors = elements / lanes<E>;
-  uint4 rows_[count > 0 ? count : 1][vectors > 0 ? vectors : 1];
+  uint4 rows_[count][vectors];
   uint64_t copied_;
 };
 
@@ -469,13 +490,14 @@ __device__ __forceinline__ void row_in_pieces(Team& team, const Row& what, const
 template <int K, int known, int count, bool exist, class Row, class Rows, class Team>
 __device__ __forceinline__ void rows_held(Team& team, const Row& what, const Rows& rows, int64_t first) {
   using E = typename Rows::element;
-  Held<Tile<E, K, known, Team::fixed_threads, Row::hint>, decltype(rows.source(0))> held[count];
+  using Tile = ak::Tile<E, K, known, Team::fixed_threads, Row::hint>;
+  Held<Tile, decltype(rows.source(0))> held[count];
 #pragma unroll
   for (int r = 0; r < count; ++r) {
     auto& row = held[r];
     row.present = exist || first + r < rows.M;
     const int64_t i = exist ? first + r : min(first + r, rows.M - 1);
-    const int skip = elements_skipped(rows.input(i));
+    const int skip = Tile::aligned ? 0 : elements_skipped(rows.input(i));
     row.tile = {team, skip, skip + known};
     row.source = rows.source(i);
     row.at = -int64_t{skip};
@@ -483,7 +505,6 @@ __device__ __forceinline__ void rows_held(Team& team, const Row& what, const Row
     row.source.load(row.tile, row.v, row.at, Row::fill());
   }
   const auto early = what.early(held[0].tile);
-  __syncwarp();  // what is loaded early is loaded before the reductions
 #pragma unroll
   for (const auto& row : held) {
     if (row.present) row.source.keep(row.tile, row.v, row.at);
@@ -496,13 +517,13 @@ template <int K, int known, int count, class Row, class Rows>
 __device__ __forceinline__ void rows_in_warps(const Row& what, const Rows& rows, int lanes) {
   constexpr int known_lanes = lanes_for(known * sizeof(typename Rows::element), K);
   const bool are_known = known_lanes <= 32 && rows.template are_known<known>(what.aligned());
-  const int group = are_known ? known_lanes : lanes;
-  const int64_t first = (int64_t{blockIdx.x} * (blockDim.x / group) + threadIdx.x / group) * count, last = rows.M - 1;
+  const auto first_row = [](uint32_t group) { return (int64_t{blockIdx.x} * (blockDim.x / group) + threadIdx.x / group) * count; };
   if (are_known) {
     WarpTeam<known_lanes <= 32 ? known_lanes : 1> team;
-    rows_held<K, known, count, false>(team, what, rows, first);
+    rows_held<K, known, count, false>(team, what, rows, first_row(known_lanes));
   } else {
-    WarpTeam<> team(group);
+    const int64_t first = first_row(lanes), last = rows.M - 1;
+    WarpTeam<> team(lanes);
     for (int64_t row = first; row < first + count; ++row) row_in_pieces(team, what, rows, min(row, last), row <= last);
   }
 }
