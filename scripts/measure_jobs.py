@@ -240,5 +240,7 @@ JOBS = [
     Job("gpt2", "GPT-2, 1x1024, end to end", 900, model("gpt2.py:GPT2", "1,1024", "1,16"), read_model, 330),
     Job("bert", "BERT-base, 8x512, end to end", 900, model("bert.py:BertBase", "8,512", "1,16"), read_model, 330),
     Job("export", "a kept kernel as a package for the Hub and for pip, loaded without AutoKernel", 200, export, read_export),
+    Job("tests_export", "exported packages serve layers, are differentiated and compiled on this GPU", 300, pytest("tests/e2e/test_export.py", "-k", "cuda"), read_pytest,
+        missing=first_of(needs_gpu, needs_pytest)),
     Job("kernelbench", "a slice of KernelBench, solved and judged by both verdicts", 1200, kernelbench, read_kernelbench, 240, missing=needs_kernelbench),
 ]

@@ -19,7 +19,6 @@ require = [
   "VECTORS * THREADS <= 8192",  # the registers of a multiprocessor
   "REGISTERS * min(THREADS, align(cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), VECTORS * CLUSTER), 128)) <= 65536",
   "STAGES == 0 && CLUSTER == 1 || compute_capability >= 90",
-  "STAGES == 0 || CLUSTER == 1",
 ]
 
 # Rows that a warp holds, one or several to a warp. A row that is not whole vectors may touch one more.
@@ -33,15 +32,18 @@ args    = ["x", "out", "M", "N", "x.stride(0)", "out.stride(0)",
            "pow2ceil(max(1, cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), SHORT)))", "scale"]
 overlap = "OVERLAP"
 
-# Blocks that stay, while the next rows come.
+# Clusters that stay, while the next rows come, each block with vectors side by side. Rows that are not whole vectors begin at those of a line.
 [[variant]]
-when = """STAGES > 0 && x.stride(1) == 1 && out.stride(1) == 1 && N * sizeof(T) <= 16 * VECTORS * THREADS - 32
-          && STAGES * (N * sizeof(T) + 32) <= shared_per_block - 2048"""
+when = """STAGES > 0 && x.stride(1) == 1 && out.stride(1) == 1
+          && align(cdiv(N * sizeof(T) / 16 + 9 * (N * sizeof(T) % 16 != 0), CLUSTER), 1 + 7 * (N * sizeof(T) % 16 != 0)) <= VECTORS * (THREADS / 128 * 128)
+          && STAGES * 16 * align(cdiv(N * sizeof(T) / 16 + 9 * (N * sizeof(T) % 16 != 0), CLUSTER), 1 + 7 * (N * sizeof(T) % 16 != 0)) <= shared_per_block - 4096
+          && (N * sizeof(T) % 16 == 0 ? N * sizeof(T) / 16 % CLUSTER == 0 : N * sizeof(T) >= 288 * CLUSTER * CLUSTER)"""
 [[variant.launch]]
 kernel  = "softmax_ahead"
-grid    = ["min(M, sm_count * BLOCKS)"]
-block   = ["align(cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), VECTORS), 32)"]
-shared  = "STAGES * 16 * (N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0))"
+grid    = ["min(M, sm_count * BLOCKS / CLUSTER) * CLUSTER"]
+block   = ["align(cdiv(align(cdiv(N * sizeof(T) / 16 + 9 * (N * sizeof(T) % 16 != 0), CLUSTER), 1 + 7 * (N * sizeof(T) % 16 != 0)), VECTORS), 128)"]
+shared  = "STAGES * 16 * align(cdiv(N * sizeof(T) / 16 + 9 * (N * sizeof(T) % 16 != 0), CLUSTER), 1 + 7 * (N * sizeof(T) % 16 != 0))"
+cluster = ["CLUSTER"]
 args    = ["x", "out", "M", "N", "x.stride(0)", "out.stride(0)", "scale"]
 overlap = "OVERLAP"
 
@@ -70,7 +72,7 @@ when = "N * sizeof(T) > 65536"
 set  = { SHORT = 1, VECTORS = 16, THREADS = 512, REGISTERS = 128, STAGES = 2, BLOCKS = 1, KEEP = 2 }
 [[prior]]
 when = "N * sizeof(T) > 32768"
-set  = { SHORT = 1, VECTORS = 8, THREADS = 1024, REGISTERS = 72, STAGES = 2, BLOCKS = 1, KEEP = 2 }
+set  = { SHORT = 1, VECTORS = 8, THREADS = 512, REGISTERS = 96, STAGES = 2, BLOCKS = 1, KEEP = 2 }
 [[prior]]
 when = "N * sizeof(T) > 32768"
 set  = { SHORT = 1, VECTORS = 16, REGISTERS = 80, CLUSTER = 2, KEEP = 2 }
@@ -169,9 +171,9 @@ __device__ __forceinline__ float max_of(const uint4 (&v)[K], const Tile& tile, c
 }
 
 /// What the elements are finished with, from the sum of exponentials.
-__device__ __forceinline__ float last_of(float sum) { return LOG ? logf(sum) : 1.0f / sum; }
+__device__ __forceinline__ float last_of(float sum) { return LOG ? logf(sum) : 1.0f / sum / ak::lift<T>; }
 __device__ __forceinline__ float result(float scaled, float top, float last) {
-  return LOG ? scaled - top - last : ak::exponential<T, true>(scaled - top) * last;
+  return LOG ? scaled - top - last : ak::lifted_exponential<T>(scaled - top) * last;
 }
 
 /// What ak::rows_… do with a row.
@@ -203,20 +205,19 @@ struct Row {
       scaled(values, tile, v[k], k, of);
 #pragma unroll
       for (int e = 0; e < L; ++e) {
-        values[e] = ak::exponential<T, keep != 0>(values[e] - pivot);
+        values[e] = keep == 0 ? ak::exponential<T>(values[e] - pivot) : ak::lifted_exponential<T>(values[e] - pivot);
         sums[e % 4] += values[e];
         if (keep == 1) kept[k * L + e] = values[e];
       }
       if (keep == 2) v[k] = ak::pack<T>(values);
     }
-    const ak::SumExp own = {top, (sums[0] + sums[1]) + (sums[2] + sums[3])};
+    const ak::SumExp own = {top, ((sums[0] + sums[1]) + (sums[2] + sums[3])) * (keep == 0 ? 1.0f : 1.0f / ak::lift<T>)};
     const ak::SumExp whole = team.template reduce<ak::JoinSumExp<T>>(own, ak::SumExp{-ak::infinity(), 0.0f});
     released();
     if (!present) return;
     if (keep == 0) ak::forget_unpacked(v);
     const float last = last_of(whole.sum);
     const float factor = own.maximum == whole.maximum ? last : last * ak::exponential<T, true>(own.maximum - whole.maximum);
-    const bool aligned = ak::misalignment(out) == 0;
 #pragma unroll
     for (int k = 0; k < K; ++k) {
       float values[L];
@@ -227,7 +228,7 @@ struct Row {
       }
 #pragma unroll
       for (int e = 0; e < L; ++e) values[e] = keep == 0 ? result(values[e], whole.maximum, last) : (keep == 1 ? kept[k * L + e] : values[e]) * factor;
-      tile.store(out, k, values, aligned);
+      tile.store(out, k, values, true);
     }
   }
 
@@ -287,7 +288,7 @@ extern "C" __global__ void AK_ROW_LIMITS(THREADS)
     softmax_ahead(const T* __restrict__ x, T* __restrict__ out, int64_t M,
                   int64_t N, int64_t x_row, int64_t out_row, float scale) {
   ak::wait_for_previous_launch();
-  ak::rows_ahead<VECTORS, AK_DIM_N, THREADS, STAGES>(Row{scale}, ak::Rows<T>{x, out, M, N, x_row, out_row});
+  ak::parts_ahead<VECTORS, AK_DIM_N, THREADS, STAGES, CLUSTER>(Row{scale}, ak::Rows<T>{x, out, M, N, x_row, out_row});
 }
 #endif
 

@@ -193,13 +193,13 @@ def _build(task, case, tensor, position, special, device):
 
 def _values(task, case, tensor, shape, dtype, special, random):
     generator = case.get("generator") or "normal"
-    if generator in generators.ONE_TENSOR_ONLY and tensor["name"] != special:
-        generator = "normal"
     if tensor["role"] == "weight":
         return generators.weight(shape, dtype, random)
     if tensor["role"] == "index":
         limit = expression.evaluate(tensor.get("range", 1), case["dims"])
-        return generators.index(shape, dtype, limit, task.table.get("scalars", {}).get("ignore_index"), generator == "all_ignored", random)
+        return generators.index(generator, shape, dtype, limit, task.table.get("scalars", {}).get(tensor.get("ignored")), random)
+    if generator in generators.ONE_TENSOR_ONLY and tensor["name"] != special:
+        generator = "normal"
     return generators.data(generator, shape, dtype, random)
 
 

@@ -104,10 +104,11 @@ _GENERATORS = {
     "denormal": _denormal,
     "infinite": _infinite,
     "nan": _nan,
+    "some_ignored": _normal,
     "all_ignored": _normal,
 }
 ONE_TENSOR_ONLY = {"infinite", "nan"}  # special values in every input would leave nothing finite to compare
-MAY_BE_SCALED = {"normal", "uniform", "large", "offset", "negative", "positive", "mixed_scale", "constant", "alternating"}
+MAY_BE_SCALED = {"normal", "some_ignored", "uniform", "large", "offset", "negative", "positive", "mixed_scale", "constant", "alternating"}
 
 
 def check_generator(name):
@@ -134,8 +135,11 @@ def weight(shape, dtype, random):
     return (values / math.sqrt(max(shape[-1], 1))).to(dtype)
 
 
-def index(shape, dtype, limit, ignored, all_ignored, random):
-    """Integers in [0, limit): first and last and a repetition among them, and some equal to `ignored` where the contract has one."""
+def index(name, shape, dtype, limit, ignored, random):
+    """Integers in [0, limit): first and last and a repetition among them.
+
+    Where the contract has an `ignored` value, `normal` has none of it, `all_ignored` nothing else, any other generator some.
+    """
     values = torch.randint(0, max(limit, 1), tuple(shape), generator=random, device=random.device)
     flat = values.view(-1)
     for place, value in ((0, 0), (flat.numel() - 1, max(limit - 1, 0))):
@@ -144,11 +148,19 @@ def index(shape, dtype, limit, ignored, all_ignored, random):
     if flat.numel() > 3:
         flat[1] = flat[2]
     if ignored is not None and flat.numel():
-        hidden = torch.rand(flat.shape, generator=random, device=random.device) < 0.125
-        if flat.numel() > 3:
-            hidden[_pick(flat.numel(), random)] = True
-        flat[hidden | all_ignored] = ignored
+        flat[flat == ignored] = (ignored + 1) % max(limit, 1)
+        flat[_hidden(name, flat.numel(), random)] = ignored
     return values.to(dtype)
+
+
+def _hidden(name, size, random):
+    """Which of `size` indices are ignored."""
+    if name in ("normal", "all_ignored"):
+        return torch.full((size,), name == "all_ignored", device=random.device)
+    hidden = torch.rand(size, generator=random, device=random.device) < 0.125
+    if size > 3:
+        hidden[_pick(size, random)] = True
+    return hidden
 
 
 def _rows(values):

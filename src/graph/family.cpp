@@ -85,7 +85,12 @@ class Reader : TomlReader {
     if (type != "T") tensor.dtype = dtype(type, join(path, "dtype"));
     if (json.contains("optional")) tensor.optional = option_expression(text(json, path, "optional"), join(path, "optional"));
     if (json.contains("range")) tensor.range = text(json, path, "range");
+    if (json.contains("ignored")) tensor.ignored = scalar_name(text(json, path, "ignored"), join(path, "ignored"));
     return tensor;
+  }
+  std::string scalar_name(const std::string& name, const std::string& path) const {
+    if (!family_.scalars.contains(name)) fail(path, "the family has no scalar '" + name + "'");
+    return name;
   }
   Expression option_expression(const std::string& source, const std::string& path) const {
     Expression expression = Expression::parse(source, where(path));
@@ -125,9 +130,7 @@ class Reader : TomlReader {
       spelling.labels[name] = texts(value, join(path, "labels." + name));
     }
     if (json.contains("scalars")) spelling.scalars = texts(json.at("scalars"), join(path, "scalars"));
-    for (const std::string& name : spelling.scalars) {
-      if (!family_.scalars.contains(name)) fail(join(path, "scalars"), "the family has no scalar '" + name + "'");
-    }
+    for (const std::string& name : spelling.scalars) scalar_name(name, join(path, "scalars"));
     if (json.contains("options")) {
       check_options(json.at("options"), join(path, "options"));
       for (const auto& [name, value] : json.at("options").items()) spelling.options[name] = integer(value, join(path, "options." + name));

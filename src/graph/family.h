@@ -21,7 +21,7 @@ struct FamilyTensor {
   std::optional<Dtype> dtype;  // nothing: the task's
   std::vector<Expression> shape;
   std::optional<Expression> optional;  // absent where this is 0
-  std::optional<std::string> range;
+  std::optional<std::string> range, ignored;
 };
 
 /// A way in which models write the operation.

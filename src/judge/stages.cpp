@@ -21,6 +21,10 @@ StageCase case_of(int stage, const kernel::Binding& binding, const std::string& 
 
 int64_t bytes_of(const kernel::Task& task, const kernel::Binding& binding) { return task.bytes.evaluate(task.names(binding)); }
 
+bool may_ignore(const kernel::Task& task) {
+  return std::ranges::any_of(task.tensors, [](const kernel::Tensor& tensor) { return tensor.ignored && !tensor.absent; });
+}
+
 const kernel::Binding& stability_binding(const kernel::Task& task) {
   const kernel::Binding& workload = task.workload[heaviest_workload(task)];
   if (task.sweep.empty() || bytes_of(task, workload) <= costly_bytes) return workload;
@@ -42,14 +46,16 @@ StageCase smoke_case(const kernel::Task& task) { return case_of(1, task.workload
 std::vector<StageCase> later_cases(const kernel::Task& task) {
   std::vector<StageCase> cases;
   const size_t timed = heaviest_workload(task);
+  const bool ignores = may_ignore(task);  // what is timed has nothing to leave out, the rest has
+  const std::string usual = ignores ? "some_ignored" : "normal";
   for (size_t i = 0; i < task.workload.size(); ++i) {
-    if (i != timed) cases.push_back(case_of(2, task.workload[i], "normal", true));
+    if (i != timed || ignores) cases.push_back(case_of(2, task.workload[i], usual, true));
   }
-  for (const kernel::Binding& binding : task.sweep) cases.push_back(case_of(2, binding, "normal", false));
+  for (const kernel::Binding& binding : task.sweep) cases.push_back(case_of(2, binding, usual, false));
   const kernel::Binding& stability = stability_binding(task);
   for (const std::string& generator : task.stability) cases.push_back(case_of(3, stability, generator, false));
   cases.push_back(case_of(4, task.workload[timed], "normal", true, determinism_runs));
-  for (const kernel::Binding& binding : task.edges) cases.push_back(case_of(5, binding, "normal", false));
+  for (const kernel::Binding& binding : task.edges) cases.push_back(case_of(5, binding, usual, false));
   return cases;
 }
 

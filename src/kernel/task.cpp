@@ -18,6 +18,7 @@ Json to_json(const Tensor& tensor) {
   for (const Expression& extent : tensor.shape) json["shape"].push_back(extent.text());
   if (tensor.absent) json["absent"] = true;
   if (tensor.range) json["range"] = *tensor.range;
+  if (tensor.ignored) json["ignored"] = *tensor.ignored;
   return json;
 }
 
@@ -28,6 +29,7 @@ Tensor tensor_from_json(const Json& json) {
   tensor.dtype = parse_dtype(json.at("dtype").get<std::string>());
   tensor.absent = json.value("absent", false);
   if (json.contains("range")) tensor.range = json.at("range").get<std::string>();
+  if (json.contains("ignored")) tensor.ignored = json.at("ignored").get<std::string>();
   for (const Json& extent : json.at("shape")) {
     tensor.shape.push_back(Expression::parse(extent.is_string() ? extent.get<std::string>() : extent.dump(), "shape of " + tensor.name));
   }

@@ -24,9 +24,10 @@ struct Tensor {
   std::string name;
   Role role = Role::data;
   Dtype dtype = Dtype::float32;
-  std::vector<Expression> shape;     // of dims and options
-  bool absent = false;               // optional, and this contract leaves it out: passed as null
-  std::optional<std::string> range;  // index values are in [0, this expression)
+  std::vector<Expression> shape;       // of dims and options
+  bool absent = false;                 // optional, and this contract leaves it out: passed as null
+  std::optional<std::string> range;    // index values are in [0, this expression)
+  std::optional<std::string> ignored;  // … or equal this scalar
 };
 
 /// Concrete sizes: a workload of the model, or a binding that a stage tests.

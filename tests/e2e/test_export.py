@@ -1,5 +1,6 @@
 """Exported packages: loaded with nothing but PyTorch and the kernels package, called, differentiated, compiled, put into layers."""
 
+import functools
 import importlib.util
 import json
 import os
@@ -8,9 +9,11 @@ import subprocess
 import sys
 
 import pytest
+import torch
 from conftest import PROGRAM, Program
 
 PYTHON = os.environ.get("AUTOKERNEL_PYTHON", sys.executable)
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch sees no CUDA device"))]
 needs_kernels = pytest.mark.skipif(importlib.util.find_spec("kernels") is None, reason="the kernels package of Hugging Face is not installed")
 
 MODEL = '''
@@ -41,8 +44,8 @@ import kernels, torch
 from torch import nn
 
 assert not any(name.startswith("autokernel") for name in sys.modules)
-tree = pathlib.Path(sys.argv[1])
-module = kernels.get_local_kernel(tree, backend="cpu")
+tree, device = pathlib.Path(sys.argv[1]), sys.argv[2]
+module = kernels.get_local_kernel(tree, backend=device)
 dispatch = sys.modules[module.__name__ + "._dispatch"]
 assert "autokernel" not in sys.modules
 '''
@@ -52,14 +55,14 @@ function, layer_class, make_layer = {
     "softmax": ("softmax", "Softmax", lambda: nn.Softmax(-1)),
     "rmsnorm": ("rmsnorm", "RMSNorm", lambda: nn.RMSNorm(192, eps=1e-6)),
     "matmul": ("matmul", "Linear", lambda: nn.Linear(192, 256)),
-}[sys.argv[2]]
+}[sys.argv[3]]
 (kernel,) = dispatch.KERNELS[function]
 torch.manual_seed(3)
-layer = make_layer()
+layer = make_layer().to(device)
 with torch.no_grad():
     for parameter in layer.parameters():
         parameter.copy_(torch.randn_like(parameter))
-x = torch.randn(4, 16, 256 if function == "softmax" else 192)
+x = torch.randn(4, 16, 256 if function == "softmax" else 192, device=device)
 arguments = {"softmax": (), "rmsnorm": (getattr(layer, "weight", None), None, 1e-6), "matmul": (getattr(layer, "weight", None), getattr(layer, "bias", None))}[function]
 call = getattr(module, function)
 
@@ -78,12 +81,12 @@ with torch.no_grad():
 
 kernels.replace_kernel_forward_from_hub(type(layer), layer_class)
 (variant,) = (tree / "build").iterdir()
-mapping = {layer_class: {"cpu": kernels.LocalLayerRepository(repo_path=variant, layer_name=layer_class)}}
-model, plain = nn.Sequential(make_layer()), nn.Sequential(make_layer())
+mapping = {layer_class: {device: kernels.LocalLayerRepository(repo_path=variant, layer_name=layer_class)}}
+model, plain = (nn.Sequential(make_layer()).to(device) for _ in range(2))
 for each in (model, plain):
     each[0].load_state_dict(layer.state_dict())
 with kernels.use_kernel_mapping(mapping, inherit_mapping=False):
-    kernels.kernelize(model, mode=kernels.Mode.TRAINING | kernels.Mode.TORCH_COMPILE, device="cpu", use_fallback=False)
+    kernels.kernelize(model, mode=kernels.Mode.TRAINING | kernels.Mode.TORCH_COMPILE, device=device, use_fallback=False)
 call, arguments = model, ()
 assert runs(x) == 1
 
@@ -107,7 +110,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 import torch, my_softmax
 assert "autokernel" not in sys.modules
-x = torch.randn(64, 256, requires_grad=True)
+x = torch.randn(64, 256, device=sys.argv[2], requires_grad=True)
 (kernel,) = sys.modules["my_softmax._dispatch"].KERNELS["softmax"]
 torch.library.opcheck(kernel.operator, (x,))
 torch.testing.assert_close(my_softmax.softmax(x), torch.softmax(x, -1))
@@ -117,19 +120,35 @@ assert torch.compile(my_softmax.softmax, fullgraph=True)(x.detach()).shape == (6
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory):
-    """A run on the CPU whose three starters were judged and kept."""
-    program = extracted(tmp_path_factory.mktemp("kept"))
-    program.names = program.tasks()
-    assert set(program.names) == {"softmax", "rmsnorm", "matmul"}
-    return program
+def runs(tmp_path_factory):
+    """By device: a run whose three starters are judged and kept."""
+
+    @functools.cache
+    def run(device):
+        program = extracted(tmp_path_factory.mktemp(device), device)
+        program.names = program.tasks()
+        assert set(program.names) == {"softmax", "rmsnorm", "matmul"}
+        return program
+
+    return run
 
 
-def extracted(directory):
+@pytest.fixture(params=DEVICES)
+def kept_on(request, runs):
+    return runs(request.param)
+
+
+@pytest.fixture
+def kept(runs):
+    return runs("cpu")
+
+
+def extracted(directory, device="cpu"):
     program = Program(directory)
+    program.device = device
     program.model.write_text(MODEL)
     program.environment.update(OMP_NUM_THREADS="1")  # a thread that waits for another is what a busy machine makes slow
-    program.ok("prepare", f"{program.model}:example", "--device", "cpu", "--run-dir", program.run_dir)
+    program.ok("prepare", f"{program.model}:example", "--device", device, "--run-dir", program.run_dir)
     program.extract()
     return program
 
@@ -151,18 +170,18 @@ def outside(script, *arguments):
 
 @needs_kernels
 @pytest.mark.parametrize("family", ["softmax", "rmsnorm", "matmul"])
-def test_tree_for_the_hub_loads_and_serves_a_layer(kept, tmp_path, family):
-    bench(kept, family)
+def test_tree_for_the_hub_loads_and_serves_a_layer(kept_on, tmp_path, family):
+    bench(kept_on, family)
     tree = tmp_path / "tree"
-    written = kept.last_json("export", family, tree, "--to", "hf", "--run-dir", kept.run_dir)
-    assert written["name"] == f"ak-{family}" and [kernel["task"] for kernel in written["kernels"]] == [kept.names[family]]
-    assert json.loads(outside(ROWS, tree, family).splitlines()[-1])["passed"] == kept.names[family]
+    written = kept_on.last_json("export", family, tree, "--to", "hf", "--run-dir", kept_on.run_dir)
+    assert written["name"] == f"ak-{family}" and [kernel["task"] for kernel in written["kernels"]] == [kept_on.names[family]]
+    assert json.loads(outside(ROWS, tree, kept_on.device, family).splitlines()[-1])["passed"] == kept_on.names[family]
     for name in ("build.toml", "flake.nix", "README.md", "LICENSE", "benchmarks/benchmark.py", f"torch-ext/ak_{family}/__init__.py"):
         assert (tree / name).is_file()
     test = subprocess.run([PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", tree / "tests"], capture_output=True, text=True, check=False)
     assert test.returncode == 0, test.stdout
     card = (tree / "README.md").read_text()
-    assert kept.names[family] in card and "95 % interval" in card and "PyTorch's own operations" in card
+    assert kept_on.names[family] in card and "95 % interval" in card and "PyTorch's own operations" in card
 
 
 @needs_kernels
@@ -173,18 +192,18 @@ def test_tree_stands_aside_on_a_lesser_processor(kept, tmp_path):
     for path in tree.rglob("_kernels.py"):
         path.write_text(path.read_text().replace("NEEDED = '", "NEEDED = 'quantum "))
     out = outside("import torch, warnings; warnings.simplefilter('error')\ntry:\n    " + LOADED.strip().replace("\n", "\n    ") +
-                  "\nexcept UserWarning as warning:\n    print(warning)", tree)
+                  "\nexcept UserWarning as warning:\n    print(warning)", tree, "cpu")
     assert "this machine lacks quantum; PyTorch's own operations are used instead" in out
-    out = outside(LOADED + "x = torch.randn(64, 256)\ntorch.testing.assert_close(module.softmax(x), torch.softmax(x, -1))\nprint(dispatch.KERNELS)", tree)
+    out = outside(LOADED + "x = torch.randn(64, 256)\ntorch.testing.assert_close(module.softmax(x), torch.softmax(x, -1))\nprint(dispatch.KERNELS)", tree, "cpu")
     assert "{'softmax': ()}" in out
 
 
-def test_package_for_pip_works_without_autokernel(kept, tmp_path):
-    bench(kept, "softmax")
+def test_package_for_pip_works_without_autokernel(kept_on, tmp_path):
+    bench(kept_on, "softmax")
     tree = tmp_path / "tree"
-    written = kept.last_json("export", "softmax", tree, "--to", "torch", "--name", "my-softmax", "--run-dir", kept.run_dir)
+    written = kept_on.last_json("export", "softmax", tree, "--to", "torch", "--name", "my-softmax", "--run-dir", kept_on.run_dir)
     assert written["functions"] == ["softmax"]
-    outside(INSTALLED, tree)
+    outside(INSTALLED, tree, kept_on.device)
     assert "my-softmax" in (tree / "pyproject.toml").read_text()
 
 

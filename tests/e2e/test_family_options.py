@@ -87,6 +87,21 @@ EXPECTED = {
 }
 
 
+def test_ignored_rows_of_the_timed_shape_are_checked(program):
+    model = program.directory / "forms.py"
+    model.write_text(MODEL)
+    program.ok("prepare", f"{model}:Losses", "--input-shape", "20,96", "--dtype", "float32", "--run-dir", program.run_dir)
+    program.extract()
+    path = next((program.run_dir / "tasks").glob("cross_entropy_*"))
+    kernel = path / "kernel.cpp"
+    wrong = kernel.read_text().replace("if (target != ignore_index)", "if (target != ignore_index || M == 20)", 1)
+    kernel.write_text(wrong)
+    result = program("bench", path.name, "--run-dir", program.run_dir, "--note", "forgets to ignore", "--json")
+    reply = json.loads(result.out.strip().splitlines()[-1])
+    evidence = reply["evidence"]
+    assert (reply["verdict"], evidence["stages"], evidence["case"]["dims"], evidence["case"]["generator"]) == ("wrong", [1], {"M": 20, "V": 96}, "some_ignored")
+
+
 @pytest.mark.parametrize("name", EXPECTED)
 def test_every_form_is_found_and_its_starter_passes_all_stages(program, name):
     dtype, family, expected = EXPECTED[name]

@@ -141,15 +141,36 @@ def test_infinite_and_nan_touch_some_rows_only(families, tmp_path):
     assert bad.sum() == 4 and torch.equal(torch.isnan(expected["out.reference"]).any(-1), bad)
 
 
-def test_indices_reach_both_ends_repeat_and_hide_some():
+@pytest.mark.parametrize("ignored", [-100, 0, 4])
+@pytest.mark.parametrize("generator", sorted(generators._GENERATORS))
+def test_indices_are_ignored_as_the_generator_says(generator, ignored):
     random = torch.Generator().manual_seed(5)
-    values = generators.index((50,), torch.int64, 9, -100, False, random)
-    seen = values[values != -100]
-    assert values.dtype == torch.int64 and 0 < (values == -100).sum() < 25 and seen.min() == 0 and seen.max() == 8
-    assert seen.unique().numel() < seen.numel()
-    assert (generators.index((7,), torch.int64, 9, -100, True, random) == -100).all()
-    assert set(generators.index((4, 50), torch.bool, 2, None, False, random).unique().tolist()) == {False, True}
-    assert generators.index((0,), torch.int32, 9, -100, False, random).shape == (0,)
+    for size in (4, 50, 4000):
+        share = (generators.index(generator, (size,), torch.int64, 9, ignored, random) == ignored).double().mean()
+        if generator in ("normal", "all_ignored"):
+            assert share == (generator == "all_ignored")
+        else:
+            assert 1 / size <= share <= 0.75 and (size < 4000 or 0.1 < share < 0.15)
+
+
+def test_indices_reach_both_ends_and_repeat():
+    random = torch.Generator().manual_seed(5)
+    for generator in ("normal", "some_ignored"):
+        values = generators.index(generator, (50,), torch.int64, 9, -100, random)
+        seen = values[values != -100]
+        assert values.dtype == torch.int64 and seen.min() == 0 and seen.max() == 8 and seen.unique().numel() < seen.numel()
+        assert set(generators.index(generator, (4, 50), torch.bool, 2, None, random).unique().tolist()) == {False, True}
+        assert generators.index(generator, (0,), torch.int32, 9, -100, random).shape == (0,)
+
+
+@pytest.mark.parametrize("generator", ["normal", "some_ignored", "large", "infinite", "nan"])
+def test_the_task_says_which_scalar_is_ignored(families, generator):
+    picked = {"name": "picked", "role": "index", "dtype": "int64", "shape": ["M"], "range": "N", "ignored": "padding"}
+    task = scaled_task(scalars={"eps": 1e-6, "padding": 3})
+    task["tensors"].insert(0, picked)
+    case = {"dims": {"M": 40, "N": 9}, "generator": generator}
+    picked = fixtures.build_inputs(fixtures.read_task(Session(families), {"task": task}), case)["picked"]
+    assert (picked == 3).any() == (generator != "normal")
 
 
 def test_data_that_cannot_be_scaled_into_range_stay_as_drawn():

@@ -68,6 +68,14 @@ __device__ __forceinline__ void wait_for_phase(uint64_t* barrier, uint32_t parit
   __trap();
 #endif
 }
+/// Of `warps` warps that each call it once in a turn, the last one: its lane 0 gets true. What the others read before, they have read.
+__device__ __forceinline__ bool last_of_warps(uint32_t* arrived, int warps) {
+  __syncwarp();
+  if (threadIdx.x % 32 != 0) return false;
+  uint32_t before;
+  asm volatile("atom.acq_rel.cta.shared::cta.inc.u32 %0, [%1], %2;" : "=r"(before) : "r"(shared_address(arrived)), "r"(warps - 1) : "memory");
+  return before == warps - 1;
+}
 /// Start a copy of `bytes`, a multiple of 16, from aligned global to aligned shared memory, whose end counts on the barrier.
 __device__ __forceinline__ void bulk_load(void* shared, const void* global, uint32_t bytes, uint64_t* barrier) {
 #if __CUDA_ARCH__ >= 900

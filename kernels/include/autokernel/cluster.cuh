@@ -55,5 +55,22 @@ __device__ __forceinline__ void store_to_block(V* p, int rank, const V& value) {
   for (int i = 0; i < int{sizeof(V) / sizeof(float)}; ++i)
     store_to_block(reinterpret_cast<float*>(p) + i, rank, reinterpret_cast<const float*>(&value)[i]);
 }
+/// The same for a structure of two floats, which comes later and then counts as 8 bytes on the barrier at the place of `barrier` there.
+template <class V>
+__device__ __forceinline__ void send_to_block(V* p, int rank, const V& value, uint64_t* barrier) {
+  static_assert(sizeof(V) == 2 * sizeof(float));
+  const float* const floats = reinterpret_cast<const float*>(&value);
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{ .reg .b32 there, barrier;\n"
+      "mapa.shared::cluster.u32 there, %0, %1;\n"
+      "mapa.shared::cluster.u32 barrier, %4, %1;\n"
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [there], {%2, %3}, [barrier]; }" ::"r"(shared_address(p)),
+      "r"(rank), "f"(floats[0]), "f"(floats[1]), "r"(shared_address(barrier))
+      : "memory");
+#else
+  __trap();
+#endif
+}
 
 }  // namespace ak

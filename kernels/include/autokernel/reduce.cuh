@@ -37,6 +37,18 @@ __device__ __forceinline__ float exponential(float x) {
   return y;
 }
 
+/// e^x * lift<E> for x <= 0, which is not denormal wherever e^x rounded to E is not 0, so that the product with 1 / lift<E> is as
+/// exponential<E, true> is.
+template <class E>
+constexpr float lift = sizeof(E) == 2 && !is_half<E> ? 1024.0f : 1.0f;
+template <class E>
+__device__ __forceinline__ float lifted_exponential(float x) {
+  if constexpr (lift<E> == 1.0f) return exponential<E>(x);
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(fmaf(x, 1.4426950408889634f, 10.0f)));
+  return y;
+}
+
 /// A sum of exponentials relative to `maximum`. A NaN is not in the maximum but in the sum.
 struct SumExp {
   float maximum, sum;
@@ -114,6 +126,26 @@ template <class Op>
 __device__ __forceinline__ SumExp warp_reduce(const SumExp& part, int group = 32) {
   const float top = warp_reduce<MaxNumber>(part.maximum, group);
   return {top, warp_reduce<Sum>(Op::relative(part, top), group)};
+}
+
+/// n values side by side in memory.
+template <class Op, int n, class V>
+__device__ __forceinline__ V join_all(const V* parts) {
+  V all = parts[0];
+#pragma unroll
+  for (int i = 1; i < n; ++i) all = Op::join(all, parts[i]);
+  return all;
+}
+/// The same with exponentials that do not wait for each other.
+template <class Op, int n>
+__device__ __forceinline__ SumExp join_all(const SumExp* parts) {
+  float top = parts[0].maximum;
+#pragma unroll
+  for (int i = 1; i < n; ++i) top = fmaxf(top, parts[i].maximum);
+  float sum = Op::relative(parts[0], top);
+#pragma unroll
+  for (int i = 1; i < n; ++i) sum += Op::relative(parts[i], top);
+  return {top, sum};
 }
 
 /// Over the block, whose size is a multiple of 32; each thread gets the result. `room` is 32 values of shared memory, and may be used again

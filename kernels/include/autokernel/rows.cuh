@@ -48,6 +48,7 @@ struct Rooms {
 /// A block of `size` threads, a multiple of 32 (0: known at run time), or the `blocks` of a cluster.
 template <int size = 0, int blocks = 1, int values = 1>
 struct BlockTeam {
+  using Shared = Rooms<blocks, values>;
   static constexpr int fixed_threads = size * blocks;
   int thread, threads;
 
@@ -95,13 +96,56 @@ struct BlockTeam {
     cluster_sync();
     return join_all<Op, blocks>(parts);
   }
-  template <class Op, int n, class V>
-  __device__ __forceinline__ static V join_all(const V* parts) {
-    V all = parts[0];
-#pragma unroll
-    for (int i = 1; i < n; ++i) all = Op::join(all, parts[i]);
-    return all;
+};
+
+/// Shared memory of a PartTeam: two rooms for messages, and the barriers that count what came.
+template <int warps>
+struct Mailbox {
+  float2 messages[2][warps];
+  uint64_t barriers[2];
+};
+
+/// `blocks` blocks of a cluster, each of `size` threads with a part of a row for itself. Each warp sends its value to each block, and a block
+/// waits for these messages alone, not for what else its threads or the others do.
+template <int size, int blocks>
+struct PartTeam {
+  static constexpr int warps = size / 32 * blocks;
+  using Shared = Mailbox<warps>;
+
+  /// All threads of the block. A barrier of the block must follow.
+  __device__ __forceinline__ explicit PartTeam(Shared& mailbox) : mailbox_(mailbox) {
+    if (threadIdx.x == 0) {
+      for (uint64_t& barrier : mailbox.barriers) init_barrier(&barrier, 1);
+      publish_barriers();
+    }
+    __syncwarp();
+    cluster_arrive();
   }
+  /// Whoever sends messages r + 2 into the room of messages r has got all messages r + 1, whose senders had read messages r.
+  template <class Op, class V>
+  __device__ __forceinline__ V reduce(V value, V neutral) {
+    const int lane = threadIdx.x % 32, room = turn_ % 2;
+    uint64_t* const barrier = mailbox_.barriers + room;
+    V* const parts = reinterpret_cast<V*>(mailbox_.messages[room]);
+    value = warp_reduce<Op>(value);
+    if (turn_ == 0) cluster_wait();
+    if (threadIdx.x == 0) arrive_and_expect(barrier, warps * sizeof(V));
+    if (lane < blocks) send_to_block(parts + cluster_rank() * (size / 32) + threadIdx.x / 32, lane, value, barrier);
+    wait_for_phase(barrier, turn_ / 2 % 2);
+    ++turn_;
+    value = lane < warps ? parts[lane] : neutral;
+#pragma unroll
+    for (int i = 32; i < warps; i += 32) value = Op::join(value, i + lane < warps ? parts[i + lane] : neutral);
+    return warp_reduce<Op>(value);
+  }
+
+ private:
+  Shared& mailbox_;
+  uint32_t turn_ = 0;
+};
+template <int size>
+struct PartTeam<size, 1> : BlockTeam<size> {
+  using BlockTeam<size>::BlockTeam;
 };
 
 template <class Team>
@@ -170,7 +214,8 @@ __device__ __forceinline__ bool rows_alike(const E* a, int64_t a_step, const E* 
 
 /// K vectors a thread of a row, side by side over the team. Places are elements from the aligned address `skip` before the row.
 /// `fixed`: the elements of the row where they are known when compiled. Such a row fits, and begins at an aligned address if it is whole vectors.
-template <class E, int K, int fixed = 0, int fixed_threads = 0, Hint hint = Hint::none>
+/// `own`: of them those of the tile, if it is a part of the row: so many if they are whole vectors, else at least so many.
+template <class E, int K, int fixed = 0, int fixed_threads = 0, Hint hint = Hint::none, int own = fixed>
 struct Tile {
   using element = E;
   static constexpr int vectors = K, L = lanes<E>;
@@ -181,12 +226,12 @@ struct Tile {
   Tile() = default;
   template <class Team>
   __device__ __forceinline__ Tile(const Team& team, int begin, int end)
-      : thread(team.thread), threads(fixed_threads > 0 ? fixed_threads : team.threads), begin(aligned ? 0 : begin), end(aligned ? fixed : end) {}
+      : thread(team.thread), threads(fixed_threads > 0 ? fixed_threads : team.threads), begin(aligned ? 0 : begin), end(aligned ? own : end) {}
 
   __device__ __forceinline__ int place(int k) const { return (k * threads + thread) * L; }
-  /// From the place of vector k.
-  template <class Element>
-  __device__ __forceinline__ Element* at(Element* base, int k) const {
+  /// Vector k of a row whose tile begins at `base`; where the team is known, a constant from that of vector 0.
+  template <class Base>
+  __device__ __forceinline__ Base* at(Base* base, int k) const {
     return base + static_cast<uint32_t>(thread * L) + int64_t{k} * threads * L;
   }
   /// Vector k holds an element of the row.
@@ -198,7 +243,7 @@ struct Tile {
   }
   /// It is known when compiled that vectors k end before the row does.
   __device__ __forceinline__ static constexpr bool ends_before(int k) {
-    return fixed > 0 && fixed_threads > 0 && (k + 1) * fixed_threads * L <= fixed;
+    return fixed > 0 && fixed_threads > 0 && (k + 1) * fixed_threads * L <= own;
   }
   /// Element e of vector k is one of the row.
   __device__ __forceinline__ bool has(int k, int e) const { return begin <= place(k) + e && place(k) + e < end; }
@@ -517,14 +562,16 @@ template <int K, int known, int count, class Row, class Rows>
 __device__ __forceinline__ void rows_in_warps(const Row& what, const Rows& rows, int lanes) {
   constexpr int known_lanes = lanes_for(known * sizeof(typename Rows::element), K);
   const bool are_known = known_lanes <= 32 && rows.template are_known<known>(what.aligned());
-  const auto first_row = [](uint32_t group) { return (int64_t{blockIdx.x} * (blockDim.x / group) + threadIdx.x / group) * count; };
+  // With a number of lanes that is known, a shift and not a division stands before the loads.
+  const auto first = [](int group) { return (int64_t{blockIdx.x} * (blockDim.x / group) + threadIdx.x / group) * count; };
   if (are_known) {
-    WarpTeam<known_lanes <= 32 ? known_lanes : 1> team;
-    rows_held<K, known, count, false>(team, what, rows, first_row(known_lanes));
+    constexpr int group = known_lanes <= 32 ? known_lanes : 1;
+    WarpTeam<group> team;
+    rows_held<K, known, count, false>(team, what, rows, first(group));
   } else {
-    const int64_t first = first_row(lanes), last = rows.M - 1;
     WarpTeam<> team(lanes);
-    for (int64_t row = first; row < first + count; ++row) row_in_pieces(team, what, rows, min(row, last), row <= last);
+    const int64_t begin = first(lanes), last = rows.M - 1;
+    for (int64_t row = begin; row < begin + count; ++row) row_in_pieces(team, what, rows, min(row, last), row <= last);
   }
 }
 
@@ -583,6 +630,75 @@ __device__ __forceinline__ void rows_ahead(const Row& what, const Rows& rows) {
     what.held(team, held, early, [&] { fetch(stages, row + stages * step); });
     ring.next();
   }
+}
+
+/// The part of a row of `known` elements that one of `blocks` blocks holds, with at most K vectors a thread. Rows that are not whole vectors are
+/// held from the beginning of a line on, so that what a warp stores is whole lines.
+template <class E, int known, int K, int blocks>
+struct Part {
+  static constexpr int line = 128;
+  static constexpr int64_t bytes = int64_t{known} * int{sizeof(E)};
+  static constexpr bool whole = bytes % 16 == 0;
+  static constexpr int64_t unit = whole ? 1 : line / 16, touched = bytes / 16 + (whole ? 0 : unit + 1);
+  static constexpr int64_t vectors = (touched + unit * blocks - 1) / (unit * blocks) * unit;
+  static constexpr int64_t last = known - (blocks - 1) * vectors * lanes<E>;     // elements at least that are left for the last block
+  static constexpr int64_t threads = (vectors + 128 * K - 1) / (128 * K) * 128;  // as many warps to each quarter of a multiprocessor
+  static constexpr bool possible = known > 0 && last > 0 && !(whole && touched % blocks != 0);
+
+  __device__ __forceinline__ static int skipped(const E* p) {
+    return whole ? 0 : static_cast<int>(reinterpret_cast<uint64_t>(p) % line) / int{sizeof(E)};
+  }
+};
+
+/// Rows to clusters of `blocks` blocks that stay: while they work on one, `stages` others come, each block's part for itself. Row::held must need
+/// nothing of the source but the vectors: the next part comes as soon as all warps have theirs. Dynamic shared memory: stages * 16 * Part::vectors bytes.
+template <int K, int known, int most, int stages, int blocks, class Row, class Rows>
+__device__ __forceinline__ void parts_ahead(const Row& what, const Rows& rows) {
+  using E = typename Rows::element;
+  using Part = ak::Part<E, known, K, blocks>;
+  const int64_t first = blockIdx.x / blocks, step = gridDim.x / blocks;
+  if constexpr (Part::possible && Part::threads <= most) {
+    if (rows.template are_known<known>(what.aligned())) {
+      extern __shared__ uint4 dynamic_shared[];
+      __shared__ uint64_t barriers[stages];
+      __shared__ uint32_t readers;
+      constexpr int size = Part::threads, elements = Part::vectors * lanes<E>;
+      __shared__ typename PartTeam<size, blocks>::Shared shared;
+      if (threadIdx.x == 0) readers = 0;
+      PartTeam<size, blocks> team(shared);
+      Ring<stages> ring(barriers, dynamic_shared, 16 * Part::vectors);
+      const int before = blocks == 1 ? 0 : cluster_rank() * elements;
+      const auto fetch = [&](int ahead, int64_t row) {
+        if (row >= rows.M) return;
+        const E* const begin = rows.input(row);
+        const int at = before - Part::skipped(begin);
+        ring.fetch(ahead, begin + at, nullptr, (min(elements, known - at) + lanes<E> - 1) / lanes<E> * 16);
+      };
+      if (threadIdx.x == 0) {
+#pragma unroll
+        for (int s = 0; s < stages; ++s) fetch(s, first + s * step);
+      }
+      using Tile = ak::Tile<E, (Part::vectors + size - 1) / size, known, size, Row::hint, Part::last>;
+      const struct {
+        int thread, threads;
+      } place = {static_cast<int>(threadIdx.x), size};
+      for (int64_t row = first; row < rows.M; row += step) {
+        const int at = before - Part::skipped(rows.input(row));
+        const E* const base = ring.template wait<E>();
+        Held<Tile, Source<E, false, false>> held[1] = {
+            {{place, max(0, -at), min(elements, known - at)}, {base - at, nullptr, nullptr}, rows.output(row) + at, at, true, {}}};
+        const Tile& tile = held[0].tile;
+        tile.template load<true>(held[0].v, base, Row::fill());
+        if (last_of_warps(&readers, size / 32)) fetch(stages, row + stages * step);
+        what.held(team, held, what.early(tile), [] {});
+        ring.next();
+      }
+      return;
+    }
+  }
+  __shared__ Rooms<blocks> rooms;
+  BlockTeam<0, blocks> team(rooms);
+  for (int64_t row = first; row < rows.M; row += step) row_in_pieces(team, what, rows, row, true);
 }
 
 }  // namespace ak

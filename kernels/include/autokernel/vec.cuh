@@ -91,9 +91,9 @@ __device__ __forceinline__ void unpack(const uint4& packed, float (&values)[lane
       const float2 pair = __half22float2(reinterpret_cast<const __half2&>(words[i]));
       values[2 * i] = pair.x;
       values[2 * i + 1] = pair.y;
-    } else {
-      values[2 * i] = __uint_as_float(words[i] << 16);
-      values[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+    } else {  // by instructions that the compiler doesn't move to where the values are long not needed
+      asm("shl.b32 %0, %1, 16;" : "=f"(values[2 * i]) : "r"(words[i]));
+      asm("and.b32 %0, %1, 0xffff0000;" : "=f"(values[2 * i + 1]) : "r"(words[i]));
     }
   }
 }

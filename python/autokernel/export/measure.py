@@ -6,7 +6,7 @@ import sys
 import torch
 
 from autokernel import device as devices
-from autokernel import paired
+from autokernel import generators, paired
 from autokernel.export.errors import ExportError
 
 ROUNDS = 25
@@ -45,15 +45,11 @@ def _tensor(spec, kernel, generator):
     if dtype.is_floating_point:
         values = torch.randn(spec["shape"], generator=generator, dtype=torch.float32)
     else:
-        values = torch.randint(0, _range(spec["name"], kernel), spec["shape"], generator=generator)
+        tensor = next(tensor for tensor in kernel.task["tensors"] if tensor["name"] == spec["name"])
+        limit, ignored = kernel.task["workload"][0]["dims"][tensor["range"]], kernel.scalars.get(tensor.get("ignored"))
+        values = generators.index("normal", spec["shape"], dtype, limit, ignored, generator)
     place = torch.empty_strided(spec["shape"], spec["strides"], dtype=dtype)
     return place.copy_(values).to(kernel.device)
-
-
-def _range(name, kernel):
-    """How large an index may be."""
-    text = next(tensor.get("range") for tensor in kernel.task["tensors"] if tensor["name"] == name)
-    return kernel.task["workload"][0]["dims"][text]
 
 
 def _measure(module, function, kernel, tensors):

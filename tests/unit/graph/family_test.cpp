@@ -30,6 +30,7 @@ name = "rows"
 role = "index"
 shape = ["M"]
 range = "N"
+ignored = "offset"
 [[tensor]]
 name = "out"
 role = "output"
@@ -68,6 +69,7 @@ TEST(Family, HoldsWhatTheFileSays) {
   ASSERT_EQ(family.tensors.size(), 4u);
   EXPECT_EQ(family.tensors[2].dtype, Dtype::int64);  // of an index, unless said
   EXPECT_EQ(family.tensors[2].range, "N");
+  EXPECT_EQ(family.tensors[2].ignored, "offset");
   EXPECT_FALSE(family.tensors[0].dtype.has_value());
   EXPECT_EQ(family.tensors[3].dtype, Dtype::float32);
   EXPECT_TRUE(family.is_absent(family.tensors[1], {{"HAS_WEIGHT", 0}}));
@@ -94,6 +96,7 @@ TEST(Family, NamesEachMistakeWithItsLine) {
       {"role = \"data\"", "role = \"datum\"", "f.toml:8: tensor[0].role: unknown role 'datum'"},
       {"name = \"weight\"", "name = \"x\"", "f.toml:11: tensor[1].name: the tensor 'x' is there twice"},
       {"optional = \"HAS_WEIGHT\"", "optional = \"WEIGHT\"", "f.toml:14: tensor[1].optional: there is no option 'WEIGHT'"},
+      {"ignored = \"offset\"", "ignored = \"padding\"", "f.toml:20: tensor[2].ignored: the family has no scalar 'padding'"},
       {"role = \"output\"", "role = \"data\"", "no tensor has the role output"},
       {"eps = 1e-6", "eps = \"small\"", "scalars.eps: must be a number"},
       {"HAS_WEIGHT = 1", "HAS_WEIGHT = 1.5", "options.HAS_WEIGHT: must be an integer"},

@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include "judge/null_judge.h"
+#include "judge/stages.h"
 #include "judge/statistic.h"
 #include "rig.h"
 
@@ -157,6 +158,33 @@ TEST(FixtureCache, stays_within_its_bytes) {
   EXPECT_GT(source.directories(), 2u);
   const CaseFixture& kept = cache.get({{"stage", 5}, {"dims", {{"M", 3}, {"N", 5}}}, {"layout", "misaligned"}, {"generator", "normal"}});
   EXPECT_EQ(kept.binding.strides.at("x"), (std::vector<int64_t>{5, 1}));
+}
+
+/// Stage, generator and rows of the cases.
+std::vector<std::tuple<int, std::string, int64_t>> listed(const std::vector<StageCase>& cases) {
+  std::vector<std::tuple<int, std::string, int64_t>> list;
+  for (const StageCase& each : cases) list.emplace_back(each.stage, each.test_case.at("generator"), each.test_case.at("dims").at("M"));
+  return list;
+}
+
+TEST(Stages, ignored_values_are_in_what_is_checked_and_not_in_what_is_timed) {
+  kernel::Task task = scale_task();
+  task.workload.push_back({{{"M", 8}, {"N", 768}}});
+  using List = std::vector<std::tuple<int, std::string, int64_t>>;
+  const List plain = {{2, "normal", 8}, {2, "normal", 1}, {3, "large", 64}, {4, "normal", 64}, {5, "normal", 0}, {5, "normal", 3}};
+  EXPECT_EQ(listed(later_cases(task)), plain);
+
+  kernel::Tensor picked{"picked", kernel::Role::index, Dtype::int64, {Expression::parse("M", "a test")}, false, "N", "padding"};
+  picked.absent = true;
+  task.tensors.push_back(picked);
+  EXPECT_EQ(listed(later_cases(task)), plain);
+
+  task.tensors.back().absent = false;
+  const List ignoring = {{2, "some_ignored", 64}, {2, "some_ignored", 8}, {2, "some_ignored", 1}, {3, "large", 64},
+                         {4, "normal", 64},       {5, "some_ignored", 0}, {5, "some_ignored", 3}};
+  EXPECT_EQ(listed(later_cases(task)), ignoring);
+  EXPECT_TRUE(later_cases(task)[0].must_hold);
+  EXPECT_EQ(listed({smoke_case(task)}), (List{{1, "normal", 64}}));
 }
 
 TEST(NullJudge, is_deterministic_smooth_and_sometimes_wrong) {
