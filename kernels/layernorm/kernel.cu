@@ -75,28 +75,31 @@ args    = ["x", "weight", "bias", "residual", "out", "residual_out", "N", "x.str
            "residual.stride(0)", "residual.stride(1)", "out.stride(0)", "out.stride(1)", "residual_out.stride(0)", "residual_out.stride(1)", "eps"]
 overlap = "OVERLAP"
 
-# Where a search begins: what won on an H200, and few registers where the last wave of blocks is small.
+# Where a search begins: what won on an H200.
 [[prior]]
 when = "HAS_RESIDUAL && N * sizeof(T) > 4096 && M * N * sizeof(T) > 16777216"
 set  = { SHORT = 1, VECTORS = 4, REGISTERS = 80, EARLY = 1 }
 [[prior]]
-when = "N * sizeof(T) > 8192 && M * N * sizeof(T) > 50331648"
-set  = { SHORT = 1, VECTORS = 8, REGISTERS = 128, EARLY = 1 }
+when = "N * sizeof(T) > 8192"
+set  = { SHORT = 1, VECTORS = 4, REGISTERS = 64, EARLY = 2 }
 [[prior]]
-when = "N * sizeof(T) > 4096 && M * N * sizeof(T) > 67108864"
-set  = { SHORT = 1, VECTORS = 4, REGISTERS = 128, EARLY = 1, ROWS = 2 }
+when = "N * sizeof(T) > 8192"
+set  = { SHORT = 1, VECTORS = 8, REGISTERS = 96, EARLY = 2 }
 [[prior]]
-when = "N * sizeof(T) > 4096"
-set  = { SHORT = 1, VECTORS = 4, REGISTERS = 64, EARLY = 1 }
+when = "N * sizeof(T) > 4096 && N * sizeof(T) <= 8192"
+set  = { SHORT = 1, VECTORS = 4, ROWS = 2, REGISTERS = 72, EARLY = 2 }
 [[prior]]
-when = "N * sizeof(T) > 512 && N * sizeof(T) <= 4096"
-set  = { SHORT = 4, REGISTERS = 64, EARLY = 1 }
-[[prior]]
-when = "N * sizeof(T) > 512 && N * sizeof(T) <= 4096"
-set  = { SHORT = 4, REGISTERS = 128, ROWS = 2 }
+when = "N * sizeof(T) > 4096 && N * sizeof(T) <= 8192"
+set  = { SHORT = 1, VECTORS = 4, ROWS = 2, REGISTERS = 64, EARLY = 2 }
 [[prior]]
 when = "N * sizeof(T) > 4096 && N * sizeof(T) <= 16384"
 set  = { SHORT = 1, VECTORS = 4, STAGES = 2, BLOCKS = 6, REGISTERS = 80, EARLY = 0 }
+[[prior]]
+when = "N * sizeof(T) > 512 && N * sizeof(T) <= 4096"
+set  = { SHORT = 4, REGISTERS = 64, EARLY = 2 }
+[[prior]]
+when = "N * sizeof(T) > 512 && N * sizeof(T) <= 4096"
+set  = { SHORT = 1, VECTORS = 2, ROWS = 2, REGISTERS = 64, EARLY = 2 }
 
 [[recipe]]
 name = "few threads with much each"
@@ -322,10 +325,7 @@ struct Row {
       }
       return SharedGains<Rows>{rows};
     } else if constexpr (EARLY == 1) {
-      Gains<gains_of<Tile>> loaded = {};
-      if constexpr (gains_of<Tile> > 0 && HAS_WEIGHT) tile.load_beside_early(loaded.weights, weight);
-      if constexpr (gains_of<Tile> > 0 && HAS_BIAS) tile.load_beside_early(loaded.biases, bias);
-      return loaded;
+      return gains(tile);
     } else {
       return Gains<0>();
     }

@@ -173,9 +173,8 @@ struct Row {
   }
   template <class Tile>
   __device__ __forceinline__ Gains<gains_of<Tile>> early(const Tile& tile) const {
-    Gains<gains_of<Tile>> loaded = {};
-    if constexpr (EARLY && gains_of<Tile> > 0) tile.load_beside_early(loaded.weight, weight);
-    return loaded;
+    if constexpr (EARLY) return gains(tile);
+    return {};
   }
 
   template <class Team, class Tile, class Source, int rows, int n, class Released>

@@ -273,18 +273,6 @@ struct Tile {
       if (any(k)) v[k] = load_16_now(at(base, k));
     }
   }
-  /// The same, before what was loaded earlier is used, behind which the assembler would put it: it moves nothing out of a loop whose turns, in
-  /// truth one, may keep what another has loaded, for all that it knows.
-  template <int n>
-  __device__ __forceinline__ void load_beside_early(uint4 (&v)[n], const E* base) const {
-#pragma unroll
-    for (int k = 0; k < n; ++k) v[k] = make_uint4(0, 0, 0, 0);
-#pragma unroll 1
-    for (uint32_t turn = 0; turn <= blockIdx.z; ++turn) {
-#pragma unroll
-      for (int k = 0; k < n; ++k) load_16_where(v[k], at(base, k), blockIdx.y == 0 && any(k));
-    }
-  }
   /// The elements beside vector k of another row of as many elements, at any address of an element; 0 past the row.
   __device__ __forceinline__ void beside(float (&values)[L], const E* base, int k, bool base_aligned) const {
     if (aligned || (base_aligned && all(k))) {
@@ -550,6 +538,7 @@ __device__ __forceinline__ void rows_held(Team& team, const Row& what, const Row
     row.source.load(row.tile, row.v, row.at, Row::fill());
   }
   const auto early = what.early(held[0].tile);
+  __syncwarp();  // what is loaded early is loaded before the reductions
 #pragma unroll
   for (const auto& row : held) {
     if (row.present) row.source.keep(row.tile, row.v, row.at);

@@ -59,13 +59,6 @@ __device__ __forceinline__ uint4 load_16_now(const void* p) {
   asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
   return v;
 }
-/// Load where it is `wanted`, else keep v.
-__device__ __forceinline__ void load_16_where(uint4& v, const void* p, bool wanted) {
-  asm volatile("{ .reg .pred wanted; setp.ne.s32 wanted, %5, 0; @wanted ld.global.v4.u32 {%0, %1, %2, %3}, [%4]; }"
-               : "+r"(v.x), "+r"(v.y), "+r"(v.z), "+r"(v.w)
-               : "l"(p), "r"(static_cast<int>(wanted))
-               : "memory");
-}
 /// Where it is `wanted`, without a branch. (NVRTC may make four stores of an assignment.)
 template <Hint hint = Hint::none>
 __device__ __forceinline__ void store_16(void* p, const uint4& v, bool wanted = true) {
