@@ -29,7 +29,7 @@ struct WarpTeam {
   int thread, threads;
 
   __device__ __forceinline__ explicit WarpTeam(int group = lanes)
-      : thread(static_cast<int>(threadIdx.x % static_cast<uint32_t>(lanes > 0 ? lanes : group))), threads(lanes > 0 ? lanes : group) {}
+      : thread(static_cast<int>(threadIdx.x) % (lanes > 0 ? lanes : group)), threads(lanes > 0 ? lanes : group) {}
   template <class Op, class V>
   __device__ __forceinline__ V reduce(V value, V) {
     return warp_reduce<Op>(value, lanes > 0 ? lanes : threads);
@@ -232,7 +232,7 @@ struct Tile {
   /// Vector k of a row whose tile begins at `base`; where the team is known, a constant from that of vector 0.
   template <class Base>
   __device__ __forceinline__ Base* at(Base* base, int k) const {
-    return base + static_cast<uint32_t>(thread * L) + int64_t{k} * threads * L;
+    return base + thread * L + k * threads * L;
   }
   /// Vector k holds an element of the row.
   __device__ __forceinline__ bool any(int k) const { return ends_before(k) || place(k) < end; }
@@ -276,10 +276,10 @@ struct Tile {
   /// The elements beside vector k of another row of as many elements, at any address of an element; 0 past the row.
   __device__ __forceinline__ void beside(float (&values)[L], const E* base, int k, bool base_aligned) const {
     if (aligned || (base_aligned && all(k))) {
-      unpack<E>(any(k) ? *reinterpret_cast<const uint4*>(at(base, k)) : make_uint4(0, 0, 0, 0), values);
+      unpack<E>(any(k) ? *reinterpret_cast<const uint4*>(base + place(k)) : make_uint4(0, 0, 0, 0), values);
     } else {
 #pragma unroll
-      for (int e = 0; e < L; ++e) values[e] = has(k, e) ? to_float(at(base, k)[e]) : 0.0f;
+      for (int e = 0; e < L; ++e) values[e] = has(k, e) ? to_float(base[place(k) + e]) : 0.0f;
     }
   }
   /// Add the elements beside the vectors of another row of as many elements, at any address of an element, rounding each sum. The places
@@ -320,7 +320,7 @@ struct Tile {
     } else {
 #pragma unroll
       for (int e = 0; e < L; ++e) {
-        if (present && has(k, e)) at(base, k)[e] = from_float<E>(values[e]);
+        if (present && has(k, e)) base[place(k) + e] = from_float<E>(values[e]);
       }
     }
   }
@@ -523,14 +523,13 @@ __device__ __forceinline__ void row_in_pieces(Team& team, const Row& what, const
 template <int K, int known, int count, bool exist, class Row, class Rows, class Team>
 __device__ __forceinline__ void rows_held(Team& team, const Row& what, const Rows& rows, int64_t first) {
   using E = typename Rows::element;
-  using Tile = ak::Tile<E, K, known, Team::fixed_threads, Row::hint>;
-  Held<Tile, decltype(rows.source(0))> held[count];
+  Held<Tile<E, K, known, Team::fixed_threads, Row::hint>, decltype(rows.source(0))> held[count];
 #pragma unroll
   for (int r = 0; r < count; ++r) {
     auto& row = held[r];
     row.present = exist || first + r < rows.M;
     const int64_t i = exist ? first + r : min(first + r, rows.M - 1);
-    const int skip = Tile::aligned ? 0 : elements_skipped(rows.input(i));
+    const int skip = elements_skipped(rows.input(i));
     row.tile = {team, skip, skip + known};
     row.source = rows.source(i);
     row.at = -int64_t{skip};
