@@ -8,7 +8,7 @@ THREADS   = { values = [128, 256, 512, 1024],            default = 512, tier = 1
 SHORT     = { values = [1, 2, 4, 8],                     default = 4,   tier = 1 }   # vectors of a thread where a warp holds rows whole
 WARPS     = { values = [1, 2, 4, 8],                     default = 4,   tier = 1 }   # of a block there
 HINT      = { values = [0, 1, 2, 3],                     default = 0,   tier = 2 }   # 0: none; 1: rows are read once; 2: and written once; 3: read past the first cache
-EARLY     = { values = [0, 1],                           default = 1,   tier = 2 }   # weights come with the row, before they are needed
+EARLY     = { values = [0, 1, 2],                        default = 1,   tier = 2 }   # weights come with the row, before they are needed: 1: to registers; 2: to shared memory
 REGISTERS = { values = [0, 32, 40, 48, 56, 64, 72, 80, 96, 128], default = 80,  tier = 3 }   # of a thread at most where rows are held; 0: as many as it takes
 STAGES    = { values = [0, 1, 2, 3, 4, 6],               default = 0,   tier = 4 }   # rows that come ahead by bulk copies, to blocks that stay; 0: a block for each row
 BLOCKS    = { values = [1, 2, 3, 4, 6, 8, 16],           default = 4,   tier = 4 }   # of a multiprocessor that stay
@@ -20,6 +20,7 @@ require = [
   "REGISTERS * min(THREADS, align(cdiv(N * sizeof(T) / 16 + 2 * (N * sizeof(T) % 16 != 0), VECTORS * CLUSTER), 128)) <= 65536",
   "STAGES == 0 && CLUSTER == 1 || compute_capability >= 90",
   "STAGES == 0 || CLUSTER == 1",
+  "EARLY < 2 || compute_capability >= 90",
   "ROWS == 1 || STAGES == 0 && CLUSTER == 1 && ROWS * max(SHORT, VECTORS) <= 8",
 ]
 
@@ -41,7 +42,8 @@ overlap = "OVERLAP"
 [[variant]]
 when = """STAGES > 0 && x.stride(1) == 1 && out.stride(1) == 1 && weight.stride(0) <= 1 && bias.stride(0) <= 1
           && (HAS_RESIDUAL == 0 || residual.stride(1) == 1) && (HAS_RESIDUAL_OUT == 0 || residual_out.stride(1) == 1)
-          && N * sizeof(T) <= 16 * VECTORS * THREADS - 32 && STAGES * (1 + HAS_RESIDUAL) * (N * sizeof(T) + 32) <= shared_per_block - 2048"""
+          && N * sizeof(T) <= 16 * VECTORS * THREADS - 32
+          && STAGES * (1 + HAS_RESIDUAL) * (N * sizeof(T) + 32) + (EARLY == 2) * (HAS_WEIGHT + HAS_BIAS) * N * sizeof(T) <= shared_per_block - 2048"""
 [[variant.launch]]
 kernel  = "layernorm_ahead"
 grid    = ["min(M, sm_count * BLOCKS)"]
@@ -73,28 +75,31 @@ args    = ["x", "weight", "bias", "residual", "out", "residual_out", "N", "x.str
            "residual.stride(0)", "residual.stride(1)", "out.stride(0)", "out.stride(1)", "residual_out.stride(0)", "residual_out.stride(1)", "eps"]
 overlap = "OVERLAP"
 
-# Where a search begins: what won on an H200, and few registers where the last wave of blocks is small.
+# Where a search begins: what won on an H200.
 [[prior]]
 when = "HAS_RESIDUAL && N * sizeof(T) > 4096 && M * N * sizeof(T) > 16777216"
 set  = { SHORT = 1, VECTORS = 4, REGISTERS = 80, EARLY = 1 }
 [[prior]]
-when = "N * sizeof(T) > 8192 && M * N * sizeof(T) > 50331648"
-set  = { SHORT = 1, VECTORS = 8, REGISTERS = 128, EARLY = 1 }
+when = "N * sizeof(T) > 8192"
+set  = { SHORT = 1, VECTORS = 4, REGISTERS = 64, EARLY = 2 }
 [[prior]]
-when = "N * sizeof(T) > 4096 && M * N * sizeof(T) > 67108864"
-set  = { SHORT = 1, VECTORS = 4, REGISTERS = 128, EARLY = 1, ROWS = 2 }
+when = "N * sizeof(T) > 8192"
+set  = { SHORT = 1, VECTORS = 8, REGISTERS = 96, EARLY = 2 }
 [[prior]]
-when = "N * sizeof(T) > 4096"
-set  = { SHORT = 1, VECTORS = 4, REGISTERS = 64, EARLY = 1 }
+when = "N * sizeof(T) > 4096 && N * sizeof(T) <= 8192"
+set  = { SHORT = 1, VECTORS = 4, ROWS = 2, REGISTERS = 72, EARLY = 2 }
 [[prior]]
-when = "N * sizeof(T) > 512 && N * sizeof(T) <= 4096"
-set  = { SHORT = 4, REGISTERS = 64, EARLY = 1 }
-[[prior]]
-when = "N * sizeof(T) > 512 && N * sizeof(T) <= 4096"
-set  = { SHORT = 4, REGISTERS = 128, ROWS = 2 }
+when = "N * sizeof(T) > 4096 && N * sizeof(T) <= 8192"
+set  = { SHORT = 1, VECTORS = 4, ROWS = 2, REGISTERS = 64, EARLY = 2 }
 [[prior]]
 when = "N * sizeof(T) > 4096 && N * sizeof(T) <= 16384"
 set  = { SHORT = 1, VECTORS = 4, STAGES = 2, BLOCKS = 6, REGISTERS = 80, EARLY = 0 }
+[[prior]]
+when = "N * sizeof(T) > 512 && N * sizeof(T) <= 4096"
+set  = { SHORT = 4, REGISTERS = 64, EARLY = 2 }
+[[prior]]
+when = "N * sizeof(T) > 512 && N * sizeof(T) <= 4096"
+set  = { SHORT = 1, VECTORS = 2, ROWS = 2, REGISTERS = 64, EARLY = 2 }
 
 [[recipe]]
 name = "few threads with much each"
@@ -235,25 +240,46 @@ __device__ __forceinline__ void add_vectors(Sums& sums, const Tile& tile, const 
 /// The weights and biases beside the vectors of an aligned tile.
 template <int n>
 struct Gains {
-  uint4 weight[n > 0 && HAS_WEIGHT ? n : 1], bias[n > 0 && HAS_BIAS ? n : 1];
+  static constexpr bool loaded = n > 0;
+  uint4 weights[n > 0 && HAS_WEIGHT ? n : 1], biases[n > 0 && HAS_BIAS ? n : 1];
+
+  template <class Tile>
+  __device__ __forceinline__ const uint4& weight(const Tile&, int k) const { return weights[k]; }
+  template <class Tile>
+  __device__ __forceinline__ const uint4& bias(const Tile&, int k) const { return biases[k]; }
 };
 template <class Tile>
 constexpr int gains_of = Tile::aligned ? Tile::vectors : 0;
 
+/// The same in shared memory.
+template <class Tile>
+constexpr bool gains_shared =
+    EARLY == 2 && Tile::aligned && HAS_WEIGHT + HAS_BIAS > 0 && (HAS_WEIGHT + HAS_BIAS) * int64_t{AK_DIM_N} * sizeof(T) <= 40960;
+template <class Rows>
+struct SharedGains {
+  static constexpr bool loaded = true;
+  Rows& rows;
+
+  template <class Tile>
+  __device__ __forceinline__ uint4 weight(const Tile& tile, int k) const { return rows.beside(tile, k, 0); }
+  template <class Tile>
+  __device__ __forceinline__ uint4 bias(const Tile& tile, int k) const { return rows.beside(tile, k, HAS_WEIGHT); }
+};
+
 /// out = normal * weight + bias for rows that are held.
-template <class Held, int rows, int n, class Normal>
-__device__ __forceinline__ void write(const Held (&held)[rows], const Gains<n>& gains, const T* weight, const T* bias, const Normal& normal) {
+template <class Held, int rows, class Gains, class Normal>
+__device__ __forceinline__ void write(const Held (&held)[rows], const Gains& gains, const T* weight, const T* bias, const Normal& normal) {
   constexpr int K = decltype(held[0].tile)::vectors;
 #pragma unroll
   for (int k = 0; k < K; ++k) {
     float weights[L], biases[L];
-    if constexpr (n > 0 && HAS_WEIGHT) ak::unpack<T>(gains.weight[k], weights);
-    if constexpr (n > 0 && HAS_BIAS) ak::unpack<T>(gains.bias[k], biases);
+    if constexpr (Gains::loaded && HAS_WEIGHT) ak::unpack<T>(gains.weight(held[0].tile, k), weights);
+    if constexpr (Gains::loaded && HAS_BIAS) ak::unpack<T>(gains.bias(held[0].tile, k), biases);
 #pragma unroll
     for (int r = 0; r < rows; ++r) {
       const Held& row = held[r];
-      if (n == 0 && HAS_WEIGHT) row.tile.beside(weights, weight + row.at, k, ak::misalignment(weight + row.at) == 0);
-      if (n == 0 && HAS_BIAS) row.tile.beside(biases, bias + row.at, k, ak::misalignment(bias + row.at) == 0);
+      if (!Gains::loaded && HAS_WEIGHT) row.tile.beside(weights, weight + row.at, k, ak::misalignment(weight + row.at) == 0);
+      if (!Gains::loaded && HAS_BIAS) row.tile.beside(biases, bias + row.at, k, ak::misalignment(bias + row.at) == 0);
       float values[L];
       ak::unpack<T>(row.v[k], values);
 #pragma unroll
@@ -283,18 +309,30 @@ struct Row {
   template <class Tile>
   __device__ __forceinline__ Gains<gains_of<Tile>> gains(const Tile& tile) const {
     Gains<gains_of<Tile>> loaded = {};
-    if constexpr (gains_of<Tile> > 0 && HAS_WEIGHT) tile.load_beside(loaded.weight, weight);
-    if constexpr (gains_of<Tile> > 0 && HAS_BIAS) tile.load_beside(loaded.bias, bias);
+    if constexpr (gains_of<Tile> > 0 && HAS_WEIGHT) tile.load_beside(loaded.weights, weight);
+    if constexpr (gains_of<Tile> > 0 && HAS_BIAS) tile.load_beside(loaded.biases, bias);
     return loaded;
   }
   template <class Tile>
-  __device__ __forceinline__ Gains<gains_of<Tile>> early(const Tile& tile) const {
-    if constexpr (EARLY) return gains(tile);
-    return {};
+  __device__ __forceinline__ auto early(const Tile& tile) const {
+    if constexpr (gains_shared<Tile>) {
+      using Rows = ak::SharedRows<T, gains_shared<Tile> ? AK_DIM_N : L, HAS_WEIGHT + HAS_BIAS>;
+      __shared__ Rows rows;
+      if constexpr (HAS_WEIGHT && HAS_BIAS) {
+        rows.fetch({weight, bias});
+      } else {
+        rows.fetch({HAS_WEIGHT ? weight : bias});
+      }
+      return SharedGains<Rows>{rows};
+    } else if constexpr (EARLY == 1) {
+      return gains(tile);
+    } else {
+      return Gains<0>();
+    }
   }
 
-  template <class Team, class Tile, class Source, int rows, int n, class Released>
-  __device__ __forceinline__ void held(Team& team, ak::Held<Tile, Source> (&held)[rows], const Gains<n>& early, const Released& released) const {
+  template <class Team, class Tile, class Source, int rows, class Early, class Released>
+  __device__ __forceinline__ void held(Team& team, ak::Held<Tile, Source> (&held)[rows], const Early& early, const Released& released) const {
     const auto found = find_moments<rows>(
         team, Tile::share, eps, [&](int r) { return held[r].source.first(); },
         [&](int r, Sums& sums, float centre) {
@@ -302,10 +340,20 @@ struct Row {
           if constexpr (Tile::vectors > 2) ak::forget_unpacked(held[r].v);
         },
         released);
-    if (found.centred) {  // what came early does not have to stay where sums are taken again
-      write(held, gains(held[0].tile), weight, bias, Normal<rows, true>{found});
+    const auto now = [&] {  // what came to registers does not have to stay where sums are taken again
+      if constexpr (gains_shared<Tile>) {
+        early.rows.wait();
+        return early;
+      } else {
+        return gains(held[0].tile);
+      }
+    };
+    if (found.centred) {
+      write(held, now(), weight, bias, Normal<rows, true>{found});
+    } else if constexpr (EARLY == 1) {
+      write(held, early, weight, bias, Normal<rows, false>{found});
     } else {
-      write(held, EARLY ? early : gains(held[0].tile), weight, bias, Normal<rows, false>{found});
+      write(held, now(), weight, bias, Normal<rows, false>{found});
     }
   }
 

@@ -11,8 +11,14 @@ __device__ __forceinline__ uint32_t shared_address(const void* p) { return stati
 // ---- cp.async: 16 bytes a thread -------------------------------------------------------------------------------------
 
 /// Copy 16 aligned bytes of global memory to shared memory; visible to this thread after wait_copies, to others after a barrier then.
+/// `through_l1`: other blocks of the multiprocessor copy them, too.
+template <bool through_l1 = false>
 __device__ __forceinline__ void copy_async(void* shared, const void* global) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(shared)), "l"(global) : "memory");
+  if constexpr (through_l1) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(shared_address(shared)), "l"(global) : "memory");
+  } else {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(shared)), "l"(global) : "memory");
+  }
 }
 /// End a group of copies of this thread.
 __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
@@ -20,6 +26,11 @@ __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_
 template <int pending>
 __device__ __forceinline__ void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
+}
+
+/// Arrive at a barrier in shared memory, of which this thread is one arrival, when all its copies so far have come.
+__device__ __forceinline__ void arrive_after_copies(uint64_t* barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
 // ---- mbarrier and bulk copies: one thread moves a row ----------------------------------------------------------------

@@ -349,6 +349,40 @@ struct Pieces {
   __device__ __forceinline__ int64_t offset(int piece) const { return piece * step - skip; }
 };
 
+// ---- what all rows share ---------------------------------------------------------------------------------------------
+
+/// `count` aligned rows of so many elements, whole vectors, in shared memory, to which the threads of a block copy them once.
+template <class E, int elements, int count>
+class SharedRows {
+ public:
+  /// All threads of the block; the copies run beside them. (The arrivals are part of the loop since the assembler moves them, but not a loop,
+  /// behind the use of rows that were loaded before.)
+  __device__ __forceinline__ void fetch(const E* const (&from)[count]) {
+    if (threadIdx.x == 0) init_barrier(&copied_, vectors);
+    __syncthreads();
+#pragma unroll 1
+    for (int begin = 0; begin < vectors; begin += blockDim.x) {
+      const int i = begin + threadIdx.x;
+      if (i >= vectors) continue;
+#pragma unroll
+      for (int r = 0; r < count; ++r) copy_async<true>(rows_[r] + i, from[r] + i * lanes<E>);
+      arrive_after_copies(&copied_);
+    }
+  }
+  /// Each thread, before it reads them.
+  __device__ __forceinline__ void wait() { wait_for_phase(&copied_, 0); }
+  /// What lies beside vector k of a tile.
+  template <class Tile>
+  __device__ __forceinline__ uint4 beside(const Tile& tile, int k, int row) const {
+    return tile.any(k) ? rows_[row][tile.place(k) / lanes<E>] : make_uint4(0, 0, 0, 0);
+  }
+
+ private:
+  static constexpr int vectors = elements / lanes<E>;
+  uint4 rows_[count][vectors];
+  uint64_t copied_;
+};
+
 // ---- rows that come ahead --------------------------------------------------------------------------------------------
 
 /// Rooms of shared memory that bulk copies fill in turn.
