@@ -35,8 +35,10 @@ search::Ceilings measure_ceilings(judge::JudgeProcess& process) {
   const auto answer = process.call("ceilings", Json::object(), judge_timeout);
   if (!answer)
     throw Error("the judge did not measure the machine's ceilings: " + process.last_end(), "`autokernel doctor` says what is here");
-  search::Ceilings ceilings{
-      .bytes_per_second = answer->at("copy_bytes_per_s"), .flops_per_second = {}, .launch_us = answer->at("launch_us")};
+  search::Ceilings ceilings{.bytes_per_second = answer->at("copy_bytes_per_s"),
+                            .read_bytes_per_second = answer->at("read_bytes_per_s"),
+                            .flops_per_second = {},
+                            .launch_us = answer->at("launch_us")};
   for (const auto& [dtype, rate] : answer->at("flops_per_s").items()) ceilings.flops_per_second[parse_dtype(dtype)] = rate;
   return ceilings;
 }

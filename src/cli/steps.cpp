@@ -59,24 +59,12 @@ std::vector<std::string> baseline_kinds(Session& session) {
   return kinds;
 }
 
-/// Bytes that a tensor of a binding spans in memory: a broadcast dim counts once.
-int64_t bytes_of(const kernel::Task& task, const kernel::Tensor& tensor, const kernel::Binding& binding) {
-  const auto shape = task.shape(tensor, binding), strides = task.strides(tensor, binding);
-  int64_t bytes = size_bytes(tensor.dtype);
-  for (size_t i = 0; i < shape.size(); ++i) {
-    if (strides[i] != 0) bytes *= shape[i];
-  }
-  return bytes;
-}
-
 /// The time of a copy (or read) of the bytes that the task must move, on the judge's clock; where arithmetic takes longer, of that.
 double floor_us(Session& session, const kernel::Task& task) {
-  int64_t read = 0, written = 0;
-  for (const kernel::Tensor& tensor : task.tensors) {
-    if (!tensor.absent) (tensor.role == kernel::Role::output ? written : read) += bytes_of(task, tensor, task.workload.front());
-  }
+  const auto [read, written] = kernel::traffic(task, task.workload.front());
   const auto answer = session.judge_process().call("floor", {{"read_bytes", read}, {"write_bytes", written}}, std::chrono::seconds(60));
-  return std::max(answer ? answer->at("us").get<double>() : 0, search::roofline_us(task, session.settings().ceilings));
+  const search::Ceilings& ceilings = session.settings().ceilings;
+  return answer ? std::max(answer->at("us").get<double>(), search::arithmetic_us(task, ceilings)) : search::roofline_us(task, ceilings);
 }
 
 /// The null device has no clock: a baseline that its made-up kernels sometimes beat.

@@ -10,6 +10,7 @@
 #include "device/cuda/facts.h"
 #include "device/cuda/host.h"
 #include "judge/statistic.h"
+#include "kernel/task.h"
 
 namespace ak::judge {
 
@@ -19,8 +20,7 @@ namespace {
 
 constexpr int floor_samples = 21, ceiling_samples = 9, launch_samples = 31;
 constexpr int64_t ceiling_bytes = int64_t{1} << 30, vector_bytes = 16, move_threads = 256;
-constexpr int64_t least_reads_a_write = 32;  // bytes
-constexpr int64_t part_vectors = 6144;       // as a long row
+constexpr int64_t part_vectors = 6144;  // as a long row
 constexpr int64_t multiply_rounds = 2000, multiply_blocks_a_sm = 8, scalar_flops_a_round = 32;
 constexpr double longest_seconds = 10;
 
@@ -62,7 +62,7 @@ double CudaMachine::median_us(const std::function<cuda::CUresult()>& enqueue, in
 }
 
 Floors CudaMachine::floors(int64_t read_bytes, int64_t write_bytes) {
-  const bool reads_only = write_bytes <= read_bytes / least_reads_a_write;  // then what is written counts as read
+  const bool reads_only = kernel::Traffic{read_bytes, write_bytes}.is_read_only();  // then what is written counts as read
   const int64_t read = (read_bytes + (reads_only ? write_bytes : 0) + vector_bytes - 1) / vector_bytes,
                 write = reads_only ? 0 : (write_bytes + vector_bytes - 1) / vector_bytes;
   const cuda::Arena arena = context_.take_arena(std::max<int64_t>((read + write) * vector_bytes, 1));

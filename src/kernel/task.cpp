@@ -119,6 +119,20 @@ std::vector<int64_t> Task::strides(const Tensor& tensor, const Binding& binding)
   return found != binding.strides.end() ? found->second : contiguous_strides(shape(tensor, binding));
 }
 
+Traffic traffic(const Task& task, const Binding& binding) {
+  Traffic traffic;
+  for (const Tensor& tensor : task.tensors) {
+    if (tensor.absent) continue;
+    const std::vector<int64_t> shape = task.shape(tensor, binding), strides = task.strides(tensor, binding);
+    int64_t bytes = size_bytes(tensor.dtype);
+    for (size_t i = 0; i < shape.size(); ++i) {
+      if (strides[i] != 0) bytes *= shape[i];
+    }
+    (tensor.role == Role::output ? traffic.written : traffic.read) += bytes;
+  }
+  return traffic;
+}
+
 Json contract(const Task& task) {
   Json json = {{"family", task.family},     {"dtype", ak::name_of(task.dtype)}, {"options", task.options},
                {"scalars", Json::object()}, {"tensors", Json::array()},         {"workload", Json::array()}};

@@ -62,6 +62,15 @@ struct Task {
   std::vector<int64_t> strides(const Tensor& tensor, const Binding& binding) const;
 };
 
+/// Bytes that the tensors of a binding span in memory, a broadcast dim once: what a kernel must read and write at least.
+struct Traffic {
+  int64_t read = 0, written = 0;
+
+  /// What is written is too little to matter.
+  bool is_read_only() const { return written <= read / 32; }
+};
+Traffic traffic(const Task& task, const Binding& binding);
+
 /// Contiguous strides of a shape, in elements.
 std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& shape);
 

@@ -41,13 +41,9 @@ double distance(const kernel::Task& left, const kernel::Task& right) {
 
 double ratio(double numerator, double denominator) { return denominator > 0 ? numerator / denominator : 0; }
 
-double arithmetic_us(const kernel::Task& task, const Ceilings& ceilings) {
-  const auto peak = ceilings.flops_per_second.find(task.dtype);
-  return peak == ceilings.flops_per_second.end() ? 0 : 1e6 * ratio(mean_over_calls(task, task.flops), peak->second);
-}
-
 double memory_us(const kernel::Task& task, const Ceilings& ceilings) {
-  return 1e6 * ratio(mean_over_calls(task, task.bytes), ceilings.bytes_per_second);
+  const bool only_read = kernel::traffic(task, task.workload.front()).is_read_only();
+  return 1e6 * ratio(mean_over_calls(task, task.bytes), only_read ? ceilings.read_bytes_per_second : ceilings.bytes_per_second);
 }
 
 }  // namespace
@@ -55,6 +51,11 @@ double memory_us(const kernel::Task& task, const Ceilings& ceilings) {
 Rate rate_of(const kernel::Task& task, const Ceilings& ceilings, double us) {
   if (us <= 0) return {};
   return {mean_over_calls(task, task.flops) / us * 1e-6, 100 * roofline_us(task, ceilings) / us};
+}
+
+double arithmetic_us(const kernel::Task& task, const Ceilings& ceilings) {
+  const auto peak = ceilings.flops_per_second.find(task.dtype);
+  return peak == ceilings.flops_per_second.end() ? 0 : 1e6 * ratio(mean_over_calls(task, task.flops), peak->second);
 }
 
 double roofline_us(const kernel::Task& task, const Ceilings& ceilings) {

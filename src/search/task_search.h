@@ -17,7 +17,7 @@ namespace ak::search {
 
 /// What the device can do at most, as measured. 0: unknown.
 struct Ceilings {
-  double bytes_per_second = 0;
+  double bytes_per_second = 0, read_bytes_per_second = 0;  // of a copy, what is read and what is written; of a read
   std::map<Dtype, double> flops_per_second;
   double launch_us = 0;  // of a kernel that does nothing
 };
@@ -31,8 +31,9 @@ struct Rate {
 /// the larger of those of arithmetic and of memory.
 Rate rate_of(const kernel::Task& task, const Ceilings& ceilings, double us);
 
-/// The least time of one call by the ceilings; 0 where they are unknown.
+/// The least time of one call by the ceilings, of arithmetic and of memory, too; 0 where they are unknown.
 /// units: microseconds.
+double arithmetic_us(const kernel::Task& task, const Ceilings& ceilings);
 double roofline_us(const kernel::Task& task, const Ceilings& ceilings);
 
 /// What a call that takes `us` spends its time on: "memory" or "compute", whichever the roofline is of; "latency" where it reaches neither,

@@ -633,8 +633,10 @@ struct Part {
   static constexpr int64_t threads = (vectors + 128 * K - 1) / (128 * K) * 128;  // as many warps to each quarter of a multiprocessor
   static constexpr bool possible = known > 0 && last > 0 && !(whole && touched % blocks != 0);
 
-  __device__ __forceinline__ static int skipped(const E* p) {
-    return whole ? 0 : elements_into_line(p);
+  /// Elements before a row that is `offset` elements from the first one: which threads hold what of it depends on no address but that one's in 16 bytes.
+  __device__ __forceinline__ static int skipped(const E* first, int64_t offset) {
+    if (whole) return 0;
+    return misalignment(first) == 0 ? static_cast<int>(static_cast<uint32_t>(offset) % (line / sizeof(E))) : elements_skipped(first + offset);
   }
 };
 
@@ -659,7 +661,7 @@ __device__ __forceinline__ void parts_ahead(const Row& what, const Rows& rows) {
       const auto fetch = [&](int ahead, int64_t row) {
         if (row >= rows.M) return;
         const E* const begin = rows.input(row);
-        const int at = before - Part::skipped(begin);
+        const int at = before - Part::skipped(rows.x, row * rows.x_step);
         ring.fetch(ahead, begin + at, nullptr, (min(elements, known - at) + lanes<E> - 1) / lanes<E> * 16);
       };
       if (threadIdx.x == 0) {
@@ -671,7 +673,7 @@ __device__ __forceinline__ void parts_ahead(const Row& what, const Rows& rows) {
         int thread, threads;
       } place = {static_cast<int>(threadIdx.x), size};
       for (int64_t row = first; row < rows.M; row += step) {
-        const int at = before - Part::skipped(rows.input(row));
+        const int at = before - Part::skipped(rows.x, row * rows.x_step);
         const E* const base = ring.template wait<E>();
         Held<Tile, Source<E, false, false>> held[1] = {
             {{place, max(0, -at), min(elements, known - at)}, {base - at, nullptr, nullptr}, rows.output(row) + at, at, true, {}}};

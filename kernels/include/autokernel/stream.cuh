@@ -5,16 +5,15 @@
 
 namespace ak {
 
-/// `count` elements from `first` on, as the aligned vectors that hold them: the first and the last may hold others, too. Vectors are counted from
-/// the beginning of a line, which no allocation shares with another.
+/// `count` elements from `first` on, as the aligned vectors that hold them: the first and the last may hold others, too.
 template <class E>
 struct Stream {
   static constexpr int L = lanes<E>;
   const uint4* vectors;
-  int skip;  // elements before the first in its line
+  int skip;  // elements before the first in its vector
   int64_t count;
 
-  __device__ __forceinline__ Stream(const E* first, int64_t count) : skip(elements_into_line(first)), count(count) {
+  __device__ __forceinline__ Stream(const E* first, int64_t count) : skip(misalignment(first) / int{sizeof(E)}), count(count) {
     vectors = reinterpret_cast<const uint4*>(first - skip);
   }
 

@@ -212,12 +212,6 @@ __device__ __forceinline__ uint4 keep_range(const uint4& v, const uint4& fill, i
 
 __device__ __forceinline__ int misalignment(const void* p) { return static_cast<int>(reinterpret_cast<uint64_t>(p) & 15); }
 
-/// Elements from the beginning of a line of memory to the one at `p`. A warp that reads whole lines reads fewer of them.
-template <class E>
-__device__ __forceinline__ int elements_into_line(const E* p) {
-  return static_cast<int>(reinterpret_cast<uint64_t>(p) % 128) / int{sizeof(E)};
-}
-
 /// 16 bytes from any address of an element, of which `count` elements are wanted. An aligned block of 16 bytes that holds none of them is
 /// not touched.
 template <class E>

@@ -71,6 +71,19 @@ std::string replaced(std::string from, const std::string& to) {
   return text;
 }
 
+TEST(Traffic, CountsEachTensorThatIsThereAndABroadcastDimOnce) {
+  const Task task = rmsnorm_task(), bare = rmsnorm_task(false);
+  Binding binding = task.workload[0];
+  EXPECT_EQ(traffic(task, binding).read, (10 * 96 + 96) * 4);
+  EXPECT_EQ(traffic(bare, binding).read, 10 * 96 * 4);
+  EXPECT_EQ(traffic(task, binding).written, 10 * 96 * 4);
+  EXPECT_FALSE(traffic(task, binding).is_read_only());
+  binding.strides["x"] = {0, 1};
+  EXPECT_EQ(traffic(bare, binding).read, 96 * 4);
+  EXPECT_TRUE((Traffic{3200, 100}.is_read_only()));
+  EXPECT_FALSE((Traffic{3199, 100}.is_read_only()));
+}
+
 TEST(KernelFile, ReadsTunablesInFileOrder) {
   const auto file = KernelFile::parse(source, "kernel.cpp");
   ASSERT_EQ(file.tunables().size(), 2u);

@@ -78,6 +78,17 @@ TEST(Bound, IsTheRooflineWhereItIsNearAndLatencyWhereNothingIs) {
   EXPECT_EQ(bound_of(task, slow_memory, 1, 0), "") << "was not timed";
 }
 
+TEST(Bound, OfWhatIsOnlyReadIsTheRateOfReading) {
+  kernel::Task task = testing::small_task();
+  const Ceilings ceilings{.bytes_per_second = 1e9, .read_bytes_per_second = 2e9, .flops_per_second = {}};
+  const double copied = roofline_us(task, ceilings);
+  for (kernel::Tensor& tensor : task.tensors) {
+    if (tensor.role == kernel::Role::output) tensor.shape.clear();
+  }
+  EXPECT_DOUBLE_EQ(roofline_us(task, ceilings), copied / 2);
+  EXPECT_EQ(arithmetic_us(task, ceilings), 0) << "its ceiling is unknown";
+}
+
 TEST_F(TaskSearchTest, TheEvidenceOfATrialSaysWhatBoundsIt) {
   store::Run run = new_run();
   FakeJudge judge(cost_of);
