@@ -200,6 +200,8 @@ def _values(task, case, tensor, shape, dtype, special, random):
         return generators.index(generator, shape, dtype, limit, task.table.get("scalars", {}).get(tensor.get("ignored")), random)
     if generator in generators.ONE_TENSOR_ONLY and tensor["name"] != special:
         generator = "normal"
+    if tensor.get("hides"):
+        return generators.additive_mask(generator, shape, dtype, random)
     return generators.data(generator, shape, dtype, random)
 
 

@@ -13,6 +13,7 @@ from autokernel.errors import user_error
 _LARGE = {torch.float16: 100.0, torch.bfloat16: 1e4, torch.float32: 1e4, torch.float64: 1e4}
 _OFFSET = {torch.float16: 256.0, torch.bfloat16: 64.0, torch.float32: 1e4, torch.float64: 1e4}  # still resolves a spread of 1
 _DECADES = {torch.float16: 2.0, torch.bfloat16: 3.0, torch.float32: 3.0, torch.float64: 3.0}
+_MANTISSAS = {torch.float16: (torch.int16, 10), torch.bfloat16: (torch.int16, 7), torch.float32: (torch.int32, 23), torch.float64: (torch.int64, 52)}
 
 
 def _normal(shape, dtype, random):
@@ -122,7 +123,31 @@ def data(name, shape, dtype, random):
         return torch.rand(shape, generator=random, device=random.device) < 0.7
     if not dtype.is_floating_point:
         return torch.randint(-100, 100, shape, generator=random, device=random.device).to(dtype)
-    return _GENERATORS[name](tuple(shape), dtype, random).to(dtype)
+    values = _GENERATORS[name](tuple(shape), dtype, random).to(dtype)
+    return _with_random_ends(values, random) if _GENERATORS[name] is _normal else values
+
+
+def additive_mask(name, shape, dtype, random):
+    """Values that are added to scores, of which every fourth and the first half of every other row hide: -inf. No row is hidden altogether."""
+    values = data(name, shape, dtype, random)
+    rows = _rows(values)
+    hidden = torch.rand(rows.shape, generator=random, device=random.device) < 0.25
+    hidden[1::2, : rows.shape[1] // 2] = True
+    if rows.numel():
+        every = torch.arange(len(rows), device=random.device)
+        hidden[every, rows.shape[1] - 1 - _pick_each(every, (rows.shape[1] + 1) // 2, random)] = False
+    rows.masked_fill_(hidden, -math.inf)
+    return values
+
+
+def _with_random_ends(values, random):
+    """Each number with the second half of its mantissa drawn anew. What is timed differs from what is checked in these bits: so neither can be told
+    from the other by what PyTorch's generator leaves in them."""
+    integers, mantissa = _MANTISSAS[values.dtype]
+    bits, low = values.view(integers), (1 << mantissa // 2) - 1
+    usual = values.abs() >= torch.finfo(values.dtype).tiny  # not denormal
+    drawn = torch.randint(0, low + 1, values.shape, generator=random, device=random.device, dtype=integers)
+    return torch.where(usual, (bits & ~low) | drawn, bits).view(values.dtype)
 
 
 def weight(shape, dtype, random):
@@ -164,9 +189,10 @@ def _hidden(name, size, random):
 
 
 def _rows(values):
+    """Rows along the last dim that has several places."""
     if values.numel() == 0:
         return values.reshape(0, 1)
-    return values.view(-1, values.shape[-1]) if values.dim() else values.view(1, 1)
+    return values.view(-1, next((size for size in reversed(values.shape) if size > 1), 1))
 
 
 def _pick_each(rows, size, random):

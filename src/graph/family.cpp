@@ -68,7 +68,7 @@ class Reader : TomlReader {
     if (!has_output) fail("tensor", "no tensor has the role output");
   }
   FamilyTensor tensor(const Json& json, const std::string& path) {
-    check_keys(json, path, {"name", "role", "shape", "dtype", "optional", "range", "ignored"});
+    check_keys(json, path, {"name", "role", "shape", "dtype", "optional", "range", "ignored", "hides"});
     FamilyTensor tensor;
     tensor.name = text(json, path, "name");
     if (family_.find_tensor(tensor.name) != nullptr) fail(join(path, "name"), "the tensor '" + tensor.name + "' is there twice");
@@ -86,6 +86,10 @@ class Reader : TomlReader {
     if (json.contains("optional")) tensor.optional = option_expression(text(json, path, "optional"), join(path, "optional"));
     if (json.contains("range")) tensor.range = text(json, path, "range");
     if (json.contains("ignored")) tensor.ignored = scalar_name(text(json, path, "ignored"), join(path, "ignored"));
+    if (json.contains("hides")) {
+      if (!json.at("hides").is_boolean()) fail(join(path, "hides"), "true or false is needed");
+      tensor.hides = json.at("hides");
+    }
     return tensor;
   }
   std::string scalar_name(const std::string& name, const std::string& path) const {

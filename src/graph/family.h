@@ -22,6 +22,7 @@ struct FamilyTensor {
   std::vector<Expression> shape;
   std::optional<Expression> optional;  // absent where this is 0
   std::optional<std::string> range, ignored;
+  bool hides = false;
 };
 
 /// A way in which models write the operation.

@@ -19,6 +19,7 @@ Json to_json(const Tensor& tensor) {
   if (tensor.absent) json["absent"] = true;
   if (tensor.range) json["range"] = *tensor.range;
   if (tensor.ignored) json["ignored"] = *tensor.ignored;
+  if (tensor.hides) json["hides"] = true;
   return json;
 }
 
@@ -30,6 +31,7 @@ Tensor tensor_from_json(const Json& json) {
   tensor.absent = json.value("absent", false);
   if (json.contains("range")) tensor.range = json.at("range").get<std::string>();
   if (json.contains("ignored")) tensor.ignored = json.at("ignored").get<std::string>();
+  tensor.hides = json.value("hides", false);
   for (const Json& extent : json.at("shape")) {
     tensor.shape.push_back(Expression::parse(extent.is_string() ? extent.get<std::string>() : extent.dump(), "shape of " + tensor.name));
   }

@@ -28,6 +28,7 @@ struct Tensor {
   bool absent = false;                 // optional, and this contract leaves it out: passed as null
   std::optional<std::string> range;    // index values are in [0, this expression)
   std::optional<std::string> ignored;  // … or equal this scalar
+  bool hides = false;                  // values are added to others, which -inf hides
 };
 
 /// Concrete sizes: a workload of the model, or a binding that a stage tests.

@@ -289,3 +289,46 @@ def test_what_is_compiled_ahead_is_read_from_the_cache_by_others():
     with baseline._choices_forgotten():
         pickled = pickle.dumps(AutotuneCache("configs").save)
     assert pickle.loads(pickled).__func__ is AutotuneCache.save
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_normal_data_say_nothing_of_pytorchs_generator(dtype):
+    """The second half of each mantissa is even, and pairs of float32 (elements j and j + 8 of 16) are no longer on the generator's lattice."""
+    values = generators.data("normal", (64, 1024), dtype, torch.Generator().manual_seed(5))
+    integers, mantissa = generators._MANTISSAS[dtype]
+    low = values.view(integers) & ((1 << mantissa // 2) - 1)
+    counts = torch.bincount(low.flatten() >> max(0, mantissa // 2 - 3), minlength=min(8, 1 << mantissa // 2)).double()
+    assert ((counts / counts.mean() - 1).abs() < 0.06).all(), counts
+    assert abs(values.double().std() - 1) < 0.02
+
+    def share_on_lattice(values):
+        pairs = values.double().view(-1, 2, 8)
+        u = torch.exp(-(pairs[:, 0] ** 2 + pairs[:, 1] ** 2) / 2) * 2**24
+        far = u[(u > 2) & (u < 2**14)]
+        return ((far - far.round()).abs() < 0.15).double().mean()
+
+    if dtype == torch.float32:
+        assert share_on_lattice(torch.randn(1 << 18, generator=torch.Generator().manual_seed(5))) > 0.9
+        many = generators.data("normal", (1 << 18,), dtype, torch.Generator().manual_seed(5))
+        assert abs(share_on_lattice(many) - 0.3) < 0.1, "as many as there are by chance"
+
+
+@pytest.mark.parametrize("generator", ["nan", "infinite"])
+def test_a_row_is_along_the_last_dim_that_has_several_places(generator):
+    flat = generators.data(generator, (12, 50), torch.float32, torch.Generator().manual_seed(7))
+    reduced = generators.data(generator, (12, 50, 1), torch.float32, torch.Generator().manual_seed(7))
+    assert torch.equal(flat.nan_to_num(9), reduced[..., 0].nan_to_num(9))
+    assert reduced.sum((1, 2)).isfinite().any()
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 40, 64), (1, 1, 1, 1), (4, 1, 1, 7), (0, 2, 3, 5)])
+def test_an_additive_mask_hides_some_of_each_row_and_never_all(shape):
+    mask = generators.additive_mask("normal", shape, torch.float16, torch.Generator().manual_seed(3))
+    assert mask.shape == shape and not mask.isnan().any()
+    if mask.numel():
+        hidden = mask == -math.inf
+        assert not hidden.all(-1).any()
+        assert shape[-1] == 1 or hidden.any()
+    if shape[-1] == 64:
+        assert 0.25 < hidden.double().mean() < 0.55
+        assert (hidden[..., :32].all(-1)).any(), "whole blocks of keys are hidden"

@@ -20,6 +20,7 @@ bytes   = "(2*M*N + HAS_WEIGHT*N) * sizeof(T)"
 name = "x"
 role = "data"
 shape = ["M", "N"]
+hides = true
 [[tensor]]
 name = "weight"
 role = "weight"
@@ -70,6 +71,8 @@ TEST(Family, HoldsWhatTheFileSays) {
   EXPECT_EQ(family.tensors[2].dtype, Dtype::int64);  // of an index, unless said
   EXPECT_EQ(family.tensors[2].range, "N");
   EXPECT_EQ(family.tensors[2].ignored, "offset");
+  EXPECT_TRUE(family.tensors[0].hides);
+  EXPECT_FALSE(family.tensors[1].hides);
   EXPECT_FALSE(family.tensors[0].dtype.has_value());
   EXPECT_EQ(family.tensors[3].dtype, Dtype::float32);
   EXPECT_TRUE(family.is_absent(family.tensors[1], {{"HAS_WEIGHT", 0}}));
@@ -94,9 +97,10 @@ TEST(Family, NamesEachMistakeWithItsLine) {
       {"dtypes  = [\"float32\", \"bfloat16\"]", "dtypes = [\"float33\"]", "f.toml:3: dtypes: "},
       {"dtypes  = [\"float32\", \"bfloat16\"]", "dtypes = []", "f.toml:3: dtypes: must not be empty"},
       {"role = \"data\"", "role = \"datum\"", "f.toml:8: tensor[0].role: unknown role 'datum'"},
-      {"name = \"weight\"", "name = \"x\"", "f.toml:11: tensor[1].name: the tensor 'x' is there twice"},
-      {"optional = \"HAS_WEIGHT\"", "optional = \"WEIGHT\"", "f.toml:14: tensor[1].optional: there is no option 'WEIGHT'"},
-      {"ignored = \"offset\"", "ignored = \"padding\"", "f.toml:20: tensor[2].ignored: the family has no scalar 'padding'"},
+      {"name = \"weight\"", "name = \"x\"", "f.toml:12: tensor[1].name: the tensor 'x' is there twice"},
+      {"optional = \"HAS_WEIGHT\"", "optional = \"WEIGHT\"", "f.toml:15: tensor[1].optional: there is no option 'WEIGHT'"},
+      {"hides = true", "hides = 1", "f.toml:10: tensor[0].hides: true or false is needed"},
+      {"ignored = \"offset\"", "ignored = \"padding\"", "f.toml:21: tensor[2].ignored: the family has no scalar 'padding'"},
       {"role = \"output\"", "role = \"data\"", "no tensor has the role output"},
       {"eps = 1e-6", "eps = \"small\"", "scalars.eps: must be a number"},
       {"HAS_WEIGHT = 1", "HAS_WEIGHT = 1.5", "options.HAS_WEIGHT: must be an integer"},
