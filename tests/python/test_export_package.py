@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from autokernel.export import card, cpp, hub
+from autokernel.export import card, cpp, hub, measure, python_part
 from autokernel.export.__main__ import default_name
 from autokernel.export.contract import functions_of, identity
 from autokernel.export.errors import ExportError
@@ -50,6 +50,17 @@ def test_contract_is_read_from_the_task_and_the_family(tmp_path):
     assert (kernel.inputs[0]["shape"], kernel.inputs[0]["strides"], kernel.inputs[0]["folds"]) == ([64, 256], [512, 1], True)
     assert (kernel.outputs[0]["strides"], kernel.device) == ([256, 1], "cuda")
     assert default_name(request(tmp_path, softmax_entry())) == "ak-softmax"
+
+
+def test_what_is_measured_and_generated_knows_the_ranges_of_its_inputs(tmp_path):
+    entry = softmax_entry("cpu")
+    entry["task"]["tensors"][0]["factors"] = True
+    entry["task"]["tensors"].append({"name": "targets", "role": "index", "dtype": "int64", "shape": ["M"], "range": "N"})
+    (function,) = functions_of(request(tmp_path, entry))
+    (kernel,) = function.kernels
+    assert python_part._specs(kernel.inputs[1:]) == '(Spec("targets", torch.int64, (64,), (1,), True, 256),)'
+    x = measure.example(kernel, function)["x"]
+    assert x.stride() == (512, 1) and x.abs().min() >= 0.5 and x.abs().max() < 2, "as the judge's data are"
 
 
 def test_identity_follows_what_is_computed(tmp_path):

@@ -59,12 +59,13 @@ class Kernel:
         return [self._tensor(tensor) for tensor in self.task["tensors"] if tensor["role"] == "output" and not tensor.get("absent")]
 
     def _tensor(self, tensor):
-        """{"name", "role", "dtype", "shape", "strides", "folds"} with numbers."""
+        """{"name", "role", "dtype", "shape", "strides", "folds", "limit"} with numbers."""
         binding = self.task["workload"][0]
         shape = [evaluate(label, binding["dims"]) for label in tensor["shape"]]
         strides = (binding.get("strides") or {}).get(tensor["name"]) or contiguous_strides(shape)
         folds = bool(tensor["shape"]) and tensor["shape"][0] in self.folded
-        return {"name": tensor["name"], "role": tensor["role"], "dtype": tensor["dtype"], "shape": shape, "strides": strides, "folds": folds}
+        limit = evaluate(tensor.get("range", 0), binding["dims"])
+        return {"name": tensor["name"], "role": tensor["role"], "dtype": tensor["dtype"], "shape": shape, "strides": strides, "folds": folds, "limit": limit}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -73,7 +73,7 @@ def arguments(function, kernel, device):
     for spec in kernel.inputs:
         place = torch.empty_strided(spec.shape, spec.strides, dtype=spec.dtype)
         floating = spec.dtype.is_floating_point
-        values = torch.randn(spec.shape, generator=generator) if floating else torch.randint(0, 2, spec.shape, generator=generator)
+        values = torch.randn(spec.shape, generator=generator) if floating else torch.randint(0, spec.limit, spec.shape, generator=generator)
         tensors[spec.name] = place.copy_(values).to(device)
     return tensors, kernel.scalars, kernel.options
 
@@ -111,7 +111,8 @@ class {class_name}Benchmark(Benchmark):
 
     def _tensor(self, spec):
         place = torch.empty_strided(spec.shape, spec.strides, dtype=spec.dtype, device=self.device)
-        values = torch.randn(spec.shape, device=self.device) if spec.dtype.is_floating_point else torch.randint(0, 2, spec.shape, device=self.device)
+        floating = spec.dtype.is_floating_point
+        values = torch.randn(spec.shape, device=self.device) if floating else torch.randint(0, spec.limit, spec.shape, device=self.device)
         return place.copy_(values)
 {methods}'''
 

@@ -6,7 +6,7 @@ import sys
 import torch
 
 from autokernel import device as devices
-from autokernel import generators, paired
+from autokernel import fixtures, paired
 from autokernel.export.errors import ExportError
 
 ROUNDS = 25
@@ -35,21 +35,9 @@ def measure(package, module):
 
 def example(kernel, function, seed=0):
     """Random arguments of the sizes and strides that a kernel was made for: {tensor: its value or None}."""
-    generator = torch.Generator().manual_seed(seed)
-    made = {spec["name"]: _tensor(spec, kernel, generator) for spec in kernel.inputs}
+    case = {**kernel.task["workload"][0], "seed": seed}
+    made = fixtures.build_inputs(fixtures.Task(kernel.task, function.family), case, torch.device(kernel.device))
     return {tensor["name"]: made.get(tensor["name"]) for tensor in function.tensors}
-
-
-def _tensor(spec, kernel, generator):
-    dtype = getattr(torch, spec["dtype"])
-    if dtype.is_floating_point:
-        values = torch.randn(spec["shape"], generator=generator, dtype=torch.float32)
-    else:
-        tensor = next(tensor for tensor in kernel.task["tensors"] if tensor["name"] == spec["name"])
-        limit, ignored = kernel.task["workload"][0]["dims"][tensor["range"]], kernel.scalars.get(tensor.get("ignored"))
-        values = generators.index("normal", spec["shape"], dtype, limit, ignored, generator)
-    place = torch.empty_strided(spec["shape"], spec["strides"], dtype=dtype)
-    return place.copy_(values).to(kernel.device)
 
 
 def _measure(module, function, kernel, tensors):

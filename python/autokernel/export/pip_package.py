@@ -45,7 +45,7 @@ def arguments(kernel):
     tensors = {{}}
     for spec in kernel.inputs:
         floating = spec.dtype.is_floating_point
-        values = torch.randn(spec.shape) if floating else torch.randint(0, 2, spec.shape)
+        values = torch.randn(spec.shape) if floating else torch.randint(0, spec.limit, spec.shape)
         tensors[spec.name] = torch.empty_strided(spec.shape, spec.strides, dtype=spec.dtype).copy_(values).to(kernel.device)
     return tensors
 

@@ -218,7 +218,7 @@ def _capability(kernel):
 
 def _specs(tensors):
     specs = [
-        f'Spec("{tensor["name"]}", torch.{tensor["dtype"]}, {tuple(tensor["shape"])!r}, {tuple(tensor["strides"])!r}, {tensor["folds"]})'
+        f'Spec("{tensor["name"]}", torch.{tensor["dtype"]}, {tuple(tensor["shape"])!r}, {tuple(tensor["strides"])!r}, {tensor["folds"]}, {tensor["limit"]})'
         for tensor in tensors
     ]
     return "(" + ", ".join(specs) + ",)"

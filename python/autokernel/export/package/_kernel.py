@@ -7,13 +7,14 @@ import torch
 
 @dataclasses.dataclass(frozen=True)
 class Spec:
-    """A tensor of the contract. units: strides in elements. `folds`: its first dim stands for any number of leading dims."""
+    """A tensor of the contract. units: strides in elements. `folds`: its first dim stands for any number of leading dims. `limit`: an index is below it."""
 
     name: str
     dtype: torch.dtype
     shape: tuple
     strides: tuple
     folds: bool
+    limit: int
 
 
 @dataclasses.dataclass(frozen=True)
