@@ -87,10 +87,13 @@ store::Baseline measure_baseline(Session& session, const kernel::Task& task) {
 
 /// Whether the data that the judge will compare on tell a kernel from an answer that knows nothing.
 void try_null_candidates(Session& session, const std::string& task) {
-  const std::vector<std::string> passing = session.judge_of(task).passing_null_candidates();
-  if (!passing.empty())
-    session.progress().note(fmt::format("{}: its data are too weak: {} would pass as a kernel", task, fmt::join(passing, ", ")));
-  session.run().record_event({{"type", "null_candidates"}, {"task", task}, {"passing", passing}});
+  const auto [timed, everywhere] = session.judge_of(task).passing_null_candidates();
+  if (!everywhere.empty()) {
+    session.progress().note(fmt::format("{}: its data are too weak: {} would pass as a kernel", task, fmt::join(everywhere, ", ")));
+  } else if (!timed.empty()) {
+    session.progress().note(fmt::format("{}: its timed data are weak: {} would pass on them", task, fmt::join(timed, ", ")));
+  }
+  session.run().record_event({{"type", "null_candidates"}, {"task", task}, {"passing", everywhere}, {"timed", timed}});
 }
 
 /// What the model would need there without the kernel: the same operations as torch.compile runs them. The best baseline may be another way

@@ -29,6 +29,12 @@ struct Judgement {
   double compile_seconds = 0, judge_seconds = 0;
 };
 
+/// Answers that know nothing and pass all the same (docs/formats/judge.md): there the task's data say too little.
+struct PassingNullCandidates {
+  std::vector<std::string> timed;       // on the case that is timed
+  std::vector<std::string> everywhere;  // those of them that pass with all adversarial values too
+};
+
 /// Judges candidates of one task. One at a time; a candidate's death never ends it.
 class Judge {
  public:
@@ -46,10 +52,9 @@ class Judge {
   /// errors: a failing environment.
   virtual Judgement time_again(const Candidate& candidate) = 0;
 
-  /// Answers that know nothing and pass all the same (docs/formats/judge.md): where there is one, the task's data say too little. None
-  /// where nothing is compared.
+  /// None where nothing is compared.
   /// errors: the judge died, or no data can be made.
-  virtual std::vector<std::string> passing_null_candidates() { return {}; }
+  virtual PassingNullCandidates passing_null_candidates() { return {}; }
 };
 
 }  // namespace ak::judge

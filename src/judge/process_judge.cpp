@@ -284,15 +284,16 @@ Judgement ProcessJudge::time_again(const Candidate& candidate) {
   return judgement;
 }
 
-std::vector<std::string> ProcessJudge::passing_null_candidates() {
-  std::vector<std::string> passing = null_candidates_of(smoke_case(task_).test_case);
+PassingNullCandidates ProcessJudge::passing_null_candidates() {
+  const std::vector<std::string> timed = null_candidates_of(smoke_case(task_).test_case);
+  std::vector<std::string> passing = timed;
   for (const StageCase& stage : later_cases(task_)) {
     if (passing.empty()) break;
     if (stage.stage != numerical_stage) continue;
     const std::vector<std::string> here = null_candidates_of(stage.test_case);
     std::erase_if(passing, [&](const std::string& name) { return std::ranges::find(here, name) == here.end(); });
   }
-  return passing;
+  return {timed, passing};
 }
 
 std::vector<std::string> ProcessJudge::null_candidates_of(const Json& test_case) {

@@ -40,7 +40,7 @@ class ProcessJudge final : public Judge {
 
   /// Compile ahead, while nothing is timed; the results wait in the compiler's cache.
   void compile_ahead(std::span<const Candidate> candidates, int threads) const;
-  std::vector<std::string> passing_null_candidates() override;
+  PassingNullCandidates passing_null_candidates() override;
 
  private:
   std::vector<std::string> null_candidates_of(const Json& test_case);

@@ -15,11 +15,14 @@ class ScaleFixtures final : public FixtureSource {
  public:
   Fixture make(const kernel::Task&, const Json& test_case) override {
     seeds.push_back(test_case.at("seed"));
-    const FixturePaths paths = write_scale_fixture(test_case, directory_.path() / std::to_string(seeds.size()));
+    Json made = test_case;
+    if (test_case.at("generator") == "normal") made["generator"] = usual;
+    const FixturePaths paths = write_scale_fixture(made, directory_.path() / std::to_string(seeds.size()));
     return {paths.inputs, paths.expected};
   }
   size_t directories() const { return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(directory_.path()), {})); }
   std::vector<uint64_t> seeds;
+  std::string usual = "normal";
 
  private:
   TemporaryDirectory directory_{"autokernel-fixtures-"};
@@ -147,7 +150,15 @@ TEST(ProcessJudge, a_dead_judge_is_a_failed_environment_and_the_next_candidate_m
 
 TEST(ProcessJudge, null_candidates_fail_on_its_data) {
   Bed bed;
-  EXPECT_TRUE(bed.judge.passing_null_candidates().empty());
+  EXPECT_TRUE(bed.judge.passing_null_candidates().timed.empty());
+}
+
+TEST(ProcessJudge, null_candidates_that_pass_on_timed_data_alone_are_told) {
+  Bed bed;
+  bed.fixtures.usual = "zeros";
+  const PassingNullCandidates passing = bed.judge.passing_null_candidates();
+  EXPECT_EQ(passing.timed, (std::vector<std::string>{"zeros", "mean", "copy of x", "answer to other data"}));
+  EXPECT_TRUE(passing.everywhere.empty());
 }
 
 TEST(FixtureCache, stays_within_its_bytes) {

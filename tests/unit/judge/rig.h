@@ -45,7 +45,8 @@ inline FixturePaths write_scale_fixture(const Json& test_case, const std::filesy
   const int64_t offset = test_case.value("layout", "contiguous") == "misaligned" ? 4 : 0;
   std::mt19937_64 random(test_case.value("seed", uint64_t{1}));
   std::normal_distribution<float> normal;
-  const float scale = test_case.value("generator", "normal") == "large" ? 1e18f : 1.0f;
+  const std::string generator = test_case.value("generator", "normal");
+  const float scale = generator == "large" ? 1e18f : generator == "zeros" ? 0.0f : 1.0f;
   std::vector<float> x(static_cast<size_t>(offset + rows * columns)), weight(static_cast<size_t>(offset + columns));
   for (float& value : x) value = scale * normal(random);
   for (float& value : weight) value = normal(random);
