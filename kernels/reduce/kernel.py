@@ -14,7 +14,7 @@ DEPTH     = { values = [64, 128, 256, 512, 1024],  default = 256,   tier = 4 }  
 require = ["TILE >= WIDTH"]
 
 [scratch.parts]                               # results of the parts of a split reduction
-dtype = "float32"
+dtype = "float64"
 shape = ["max(cdiv(N, SPAN), cdiv(N, DEPTH)) * OUTER * INNER"]
 
 # Places of the largest or smallest.
@@ -151,16 +151,17 @@ def reduce_rows(x, out, OUTER, N, count, span, x_outer, x_step, out_outer, out_p
                 FIRST: tl.constexpr, LAST: tl.constexpr, EVICT: tl.constexpr, NUM_STAGES: tl.constexpr):
     """The part of program_id(1), `span` elements, of ROWS rows. `count`: what a mean is divided by."""
     READ: tl.constexpr = "evict_first" if EVICT else ""
+    WIDE: tl.constexpr = tl.float64 if OP == 6 else tl.float32  # the errors of all factors add up
     rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     part = tl.program_id(1).to(tl.int64)
     begin = part * span
     end = tl.minimum(begin + span, N)
     sources = x + rows[:, None] * x_outer
-    totals = tl.full((ROWS, STEP), neutral(OP), tl.float32)
+    totals = tl.full((ROWS, STEP), neutral(OP), WIDE)
     for at in tl.range(begin, end, STEP, num_stages=NUM_STAGES):
         columns = (at + tl.arange(0, STEP).to(tl.int64))[None, :]
         there = (rows[:, None] < OUTER) & (columns < end)
-        values = tl.load(sources + columns * x_step, mask=there, other=neutral(OP), eviction_policy=READ).to(tl.float32)
+        values = tl.load(sources + columns * x_step, mask=there, other=neutral(OP), eviction_policy=READ).to(WIDE)
         totals = join(totals, prepared(values, OP, FIRST), OP)
     result = finish(along(totals, 1, OP), count, OP, LAST)
     tl.store(out + rows * out_outer + part * out_part, result.to(out.dtype.element_ty), mask=rows < OUTER)
@@ -171,6 +172,7 @@ def reduce_columns(x, out, N, count, span, INNER, x_outer, x_step, x_inner, out_
                    STEP: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr, EVICT: tl.constexpr, NUM_STAGES: tl.constexpr):
     """The part of program_id(1), `span` rows, of WIDTH columns of one matrix."""
     READ: tl.constexpr = "evict_first" if EVICT else ""
+    WIDE: tl.constexpr = tl.float64 if OP == 6 else tl.float32  # the errors of all factors add up
     tiles = tl.cdiv(INNER, WIDTH)
     outer = (tl.program_id(0) // tiles).to(tl.int64)
     columns = (tl.program_id(0) % tiles).to(tl.int64) * WIDTH + tl.arange(0, WIDTH)
@@ -178,11 +180,11 @@ def reduce_columns(x, out, N, count, span, INNER, x_outer, x_step, x_inner, out_
     begin = part * span
     end = tl.minimum(begin + span, N)
     sources = x + outer * x_outer + columns[None, :] * x_inner
-    totals = tl.full((STEP, WIDTH), neutral(OP), tl.float32)
+    totals = tl.full((STEP, WIDTH), neutral(OP), WIDE)
     for at in tl.range(begin, end, STEP, num_stages=NUM_STAGES):
         rows = (at + tl.arange(0, STEP).to(tl.int64))[:, None]
         there = (rows < end) & (columns[None, :] < INNER)
-        values = tl.load(sources + rows * x_step, mask=there, other=neutral(OP), eviction_policy=READ).to(tl.float32)
+        values = tl.load(sources + rows * x_step, mask=there, other=neutral(OP), eviction_policy=READ).to(WIDE)
         totals = join(totals, prepared(values, OP, FIRST), OP)
     result = finish(along(totals, 0, OP), count, OP, LAST)
     tl.store(out + outer * out_outer + part * out_part + columns * out_inner, result.to(out.dtype.element_ty), mask=columns < INNER)

@@ -4,6 +4,7 @@ Magnitudes depend on the dtype, so that PyTorch's own result in that dtype still
 random generator.
 """
 
+import functools
 import math
 
 import torch
@@ -14,6 +15,8 @@ _LARGE = {torch.float16: 100.0, torch.bfloat16: 1e4, torch.float32: 1e4, torch.f
 _OFFSET = {torch.float16: 256.0, torch.bfloat16: 64.0, torch.float32: 1e4, torch.float64: 1e4}  # still resolves a spread of 1
 _DECADES = {torch.float16: 2.0, torch.bfloat16: 3.0, torch.float32: 3.0, torch.float64: 3.0}
 _MANTISSAS = {torch.float16: (torch.int16, 10), torch.bfloat16: (torch.int16, 7), torch.float32: (torch.int32, 23), torch.float64: (torch.int64, 52)}
+_ANY_MANTISSA = 16  # of the factors of an answer
+_AT_LEAST_ONE = 1 / math.log(2) - 1  # share of factors in [1, 2), the others being in [1/2, 1): so logarithms cancel out where mantissas are even
 
 
 def _normal(shape, dtype, random):
@@ -67,6 +70,11 @@ def _denormal(shape, dtype, random):
     return _uniform(shape, dtype, random).double() * torch.finfo(dtype).tiny
 
 
+def _ties(shape, dtype, random):
+    """Five values: the largest and the smallest are in several places of a row that is not short, and where the first is differs."""
+    return _normal(shape, dtype, random).round().clamp(-2, 2)
+
+
 def _infinite(shape, dtype, random):
     """A row of -inf, a row whose first half is -inf, and in every third row from then on one infinity; the rest is normal."""
     values = _normal(shape, dtype, random)
@@ -103,13 +111,14 @@ _GENERATORS = {
     "zeros": _zeros,
     "alternating": _alternating,
     "denormal": _denormal,
+    "ties": _ties,
     "infinite": _infinite,
     "nan": _nan,
     "some_ignored": _normal,
     "all_ignored": _normal,
 }
 ONE_TENSOR_ONLY = {"infinite", "nan"}  # special values in every input would leave nothing finite to compare
-MAY_BE_SCALED = {"normal", "some_ignored", "uniform", "large", "offset", "negative", "positive", "mixed_scale", "constant", "alternating"}
+MAY_BE_SCALED = {"normal", "some_ignored", "uniform", "large", "offset", "negative", "positive", "mixed_scale", "constant", "alternating", "ties"}
 
 
 def check_generator(name):
@@ -138,6 +147,49 @@ def additive_mask(name, shape, dtype, random):
         hidden[every, rows.shape[1] - 1 - _pick_each(every, (rows.shape[1] + 1) // 2, random)] = False
     rows.masked_fill_(hidden, -math.inf)
     return values
+
+
+def factors(name, shape, dtype, count, random):
+    """Values of which `count` are multiplied into an answer. Where others are normal these are around 1, so that products stay within the range."""
+    values = data(name, shape, dtype, random)
+    if not dtype.is_floating_point or not (_GENERATORS[name] is _normal or name in ONE_TENSOR_ONLY):
+        return values
+    return torch.where(values.isfinite(), _around_one(shape, dtype, count, random), values)
+
+
+def _around_one(shape, dtype, count, random):
+    """Numbers of either sign, most of them in three blocks around 1, a few of a product with any mantissa.
+
+    A block is numbers that differ in the last bits of their mantissa alone, half of it or more. What the judge changes before it times, that half or here and
+    there a mantissa, so tells nothing; and on the whole it makes products neither larger nor smaller, as logarithms cancel out before and after.
+    """
+    integers, mantissa = _MANTISSAS[dtype]
+    block, one = _block_and_one(dtype)
+    share = functools.partial(torch.rand, tuple(shape), generator=random, device=random.device)
+    drawn = functools.partial(torch.randint, 0, size=tuple(shape), generator=random, device=random.device, dtype=integers)
+    below = (share() >= _AT_LEAST_ONE).to(integers)
+    bits = one - block * below * (1 + (share() < _share_of_farther_block(dtype)).to(integers)) + drawn(high=block)
+    any_mantissa = (bits & ~((1 << mantissa) - 1)) | drawn(high=1 << mantissa)
+    values = torch.where(share() < _ANY_MANTISSA / max(count, 1), any_mantissa, bits).view(dtype)
+    return torch.where(share() < 0.5, values, -values)
+
+
+@functools.lru_cache(maxsize=None)
+def _share_of_farther_block(dtype):
+    """Of the factors below 1, how many are in the second block from there: so that logarithms cancel out."""
+    block, one = _block_and_one(dtype)
+
+    def mean_log(first):
+        return torch.arange(first, first + block, max(1, block >> 15), dtype=_MANTISSAS[dtype][0]).view(dtype).double().log().mean().item()
+
+    above, near, far = mean_log(one), mean_log(one - block), mean_log(one - 2 * block)
+    return (_AT_LEAST_ONE / (1 - _AT_LEAST_ONE) * above + near) / (near - far)
+
+
+def _block_and_one(dtype):
+    """The size of a block, and the bits of 1. Where blocks are narrower than 1/256, products of two are rounded to one side."""
+    integers, mantissa = _MANTISSAS[dtype]
+    return 1 << max(mantissa // 2, mantissa - 8), torch.ones((), dtype=dtype).view(integers).item()
 
 
 def _with_random_ends(values, random):

@@ -68,7 +68,7 @@ class Reader : TomlReader {
     if (!has_output) fail("tensor", "no tensor has the role output");
   }
   FamilyTensor tensor(const Json& json, const std::string& path) {
-    check_keys(json, path, {"name", "role", "shape", "dtype", "optional", "range", "ignored", "hides"});
+    check_keys(json, path, {"name", "role", "shape", "dtype", "optional", "range", "ignored", "hides", "factors"});
     FamilyTensor tensor;
     tensor.name = text(json, path, "name");
     if (family_.find_tensor(tensor.name) != nullptr) fail(join(path, "name"), "the tensor '" + tensor.name + "' is there twice");
@@ -84,6 +84,7 @@ class Reader : TomlReader {
     const std::string type = json.contains("dtype") ? text(json, path, "dtype") : tensor.role == Role::index ? "int64" : "T";
     if (type != "T") tensor.dtype = dtype(type, join(path, "dtype"));
     if (json.contains("optional")) tensor.optional = option_expression(text(json, path, "optional"), join(path, "optional"));
+    if (json.contains("factors")) tensor.factors = option_expression(text(json, path, "factors"), join(path, "factors"));
     if (json.contains("range")) tensor.range = text(json, path, "range");
     if (json.contains("ignored")) tensor.ignored = scalar_name(text(json, path, "ignored"), join(path, "ignored"));
     if (json.contains("hides")) {
@@ -199,10 +200,17 @@ const FamilyTensor* Family::find_tensor(std::string_view tensor) const {
 }
 
 bool Family::is_absent(const FamilyTensor& tensor, const std::map<std::string, int64_t>& of_contract) const {
-  if (!tensor.optional) return false;
+  return tensor.optional && evaluate(*tensor.optional, of_contract) == 0;
+}
+
+bool Family::has_factors(const FamilyTensor& tensor, const std::map<std::string, int64_t>& of_contract) const {
+  return tensor.factors && evaluate(*tensor.factors, of_contract) != 0;
+}
+
+int64_t Family::evaluate(const Expression& expression, const std::map<std::string, int64_t>& of_contract) const {
   Bindings names(options.begin(), options.end());
   for (const auto& [option, value] : of_contract) names[option] = value;
-  return tensor.optional->evaluate(names) == 0;
+  return expression.evaluate(names);
 }
 
 Family parse_family(std::string_view text, const std::string& origin) { return Reader(text, origin).read(); }

@@ -21,6 +21,7 @@ struct FamilyTensor {
   std::optional<Dtype> dtype;  // nothing: the task's
   std::vector<Expression> shape;
   std::optional<Expression> optional;  // absent where this is 0
+  std::optional<Expression> factors;   // multiplied into the output where this is not 0
   std::optional<std::string> range, ignored;
   bool hides = false;
 };
@@ -50,6 +51,11 @@ struct Family {
   const FamilyTensor* find_tensor(std::string_view tensor) const;
   /// Whether a contract with these options leaves the tensor out.
   bool is_absent(const FamilyTensor& tensor, const std::map<std::string, int64_t>& of_contract) const;
+  /// Whether a contract with these options multiplies the tensor's values.
+  bool has_factors(const FamilyTensor& tensor, const std::map<std::string, int64_t>& of_contract) const;
+
+ private:
+  int64_t evaluate(const Expression& expression, const std::map<std::string, int64_t>& of_contract) const;
 };
 
 using Families = std::map<std::string, Family, std::less<>>;

@@ -68,7 +68,8 @@ kernel::Task make_task(const Region& region, const Family& family) {
   task.dtype = region.dtype;
   for (const FamilyTensor& tensor : family.tensors) {
     task.tensors.push_back({tensor.name, role_in(tensor, region), tensor.dtype.value_or(region.dtype), tensor.shape,
-                            family.is_absent(tensor, region.options), tensor.range, tensor.ignored, tensor.hides});
+                            family.is_absent(tensor, region.options), tensor.range, tensor.ignored, tensor.hides,
+                            family.has_factors(tensor, region.options)});
   }
   task.scalars = family.scalars;
   for (const auto& [name, scalar] : region.scalars) task.scalars[name] = scalar;

@@ -20,6 +20,7 @@ Json to_json(const Tensor& tensor) {
   if (tensor.range) json["range"] = *tensor.range;
   if (tensor.ignored) json["ignored"] = *tensor.ignored;
   if (tensor.hides) json["hides"] = true;
+  if (tensor.factors) json["factors"] = true;
   return json;
 }
 
@@ -32,6 +33,7 @@ Tensor tensor_from_json(const Json& json) {
   if (json.contains("range")) tensor.range = json.at("range").get<std::string>();
   if (json.contains("ignored")) tensor.ignored = json.at("ignored").get<std::string>();
   tensor.hides = json.value("hides", false);
+  tensor.factors = json.value("factors", false);
   for (const Json& extent : json.at("shape")) {
     tensor.shape.push_back(Expression::parse(extent.is_string() ? extent.get<std::string>() : extent.dump(), "shape of " + tensor.name));
   }

@@ -29,6 +29,7 @@ struct Tensor {
   std::optional<std::string> range;    // index values are in [0, this expression)
   std::optional<std::string> ignored;  // … or equal this scalar
   bool hides = false;                  // values are added to others, which -inf hides
+  bool factors = false;                // values are multiplied into the output
 };
 
 /// Concrete sizes: a workload of the model, or a binding that a stage tests.

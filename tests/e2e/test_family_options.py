@@ -20,6 +20,11 @@ class Reductions(nn.Module):
         )
 
 
+class LongRows(nn.Module):
+    def forward(self, x):
+        return x.prod(-1), x.argmax(-1)
+
+
 class Losses(nn.Module):
     """Cross entropy with a weight for each class."""
 
@@ -85,6 +90,39 @@ EXPECTED = {
     "LayerSums": ("bfloat16", "layernorm", {"HAS_RESIDUAL=1": 2, "HAS_RESIDUAL_OUT=1": 1}),
     "RmsSums": ("float16", "rmsnorm", {"HAS_RESIDUAL=1": 2, "HAS_RESIDUAL_OUT=1": 1}),
 }
+
+
+PLANTED = {  # of a CPU kernel of reduce: what is written instead of what
+    "nothing but where an ordinary number is large": (
+        "write(result, N, out, index, row * out_step);",
+        "bool seen = N < 1024;\n    for (int i = 0; i < 64 && !seen; ++i) seen = !(x[row * x_row + i] < 8 && x[row * x_row + i] > -8);\n"
+        "    if (!seen) set_nothing(result), join(result, 0.0);\n    write(result, N, out, index, row * out_step);",
+    ),
+    "the last of equal ones, but where the first element is one": (
+        "int64_t i = begin;\n    while (beats(value, static_cast<float>(x[i]))) ++i;",
+        "int64_t i = beats(value, static_cast<float>(x[begin])) ? end - 1 : begin;\n    while (beats(value, static_cast<float>(x[i]))) --i;",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("option", "planted", "expected"),
+    [(6, "nothing but where an ordinary number is large", (1, "normal")), (4, "the last of equal ones, but where the first element is one", (3, "ties"))],
+)
+def test_planted_reductions_are_refused(program, option, planted, expected):
+    model = program.directory / "forms.py"
+    model.write_text(MODEL)
+    program.ok("prepare", f"{model}:LongRows", "--input-shape", "20,2048", "--dtype", "float32", "--run-dir", program.run_dir)
+    program.extract()
+    tasks = (program.run_dir / "tasks").glob("reduce_*")
+    path = next(path for path in tasks if json.loads((path / "task.json").read_text())["options"]["OP"] == option)
+    right, wrong = PLANTED[planted]
+    kernel = path / "kernel.cpp"
+    assert kernel.read_text().count(right) == 1
+    kernel.write_text(kernel.read_text().replace(right, wrong))
+    result = program("bench", path.name, "--run-dir", program.run_dir, "--note", planted, "--json")
+    reply = json.loads(result.out.strip().splitlines()[-1])
+    assert (reply["verdict"], reply["evidence"].get("stage"), reply["evidence"]["case"]["generator"]) == ("wrong", *expected), reply["evidence"]
 
 
 def test_ignored_rows_of_the_timed_shape_are_checked(program):

@@ -10,7 +10,8 @@ import torch
 
 from autokernel import baseline, fixtures, generators, safetensors
 from autokernel.errors import WorkerError
-from conftest import scaled_task
+from autokernel.families import read_family
+from conftest import ROOT, scaled_task
 
 
 class Session:
@@ -332,3 +333,65 @@ def test_an_additive_mask_hides_some_of_each_row_and_never_all(shape):
     if shape[-1] == 64:
         assert 0.25 < hidden.double().mean() < 0.55
         assert (hidden[..., :32].all(-1)).any(), "whole blocks of keys are hidden"
+
+
+PRODUCTS = [(64, 1), (64, 2), (64, 17), (64, 1024), (512, 4096), (256, 16384)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize(("rows", "count"), PRODUCTS)
+def test_products_of_factors_stay_in_range_also_where_the_judge_changes_them(rows, count, dtype):
+    random = torch.Generator().manual_seed(5)
+    values = generators.factors("normal", (rows, count), dtype, count, random)
+    integers, mantissa = generators._MANTISSAS[dtype]
+    changed = values.view(integers) ^ torch.randint(0, 1 << mantissa // 2, values.shape, generator=random, dtype=integers)
+    few = torch.rand(values.shape, generator=random) < min(1 / 64, 4096 / values.numel())
+    changed[few] ^= torch.randint(0, 1 << mantissa, values.shape, generator=random, dtype=integers)[few]
+    for each in (values, changed.view(dtype)):
+        products = each.double().prod(1)
+        octaves = products.abs().log2()
+        assert abs(octaves.mean()) < 1 and octaves.std() < 7
+        assert count == 1 or octaves.std() > 0.5
+        assert (products.to(dtype).isfinite() & (products.to(dtype) != 0)).double().mean() > 0.98
+        assert 0.2 < (products < 0).double().mean() < 0.8
+        assert count < 100 or (each.abs() > 1.5).any() and (each.abs() < 0.6).any(), "no change tells what is timed"
+
+
+def test_special_values_are_among_factors_and_other_generators_are_themselves():
+    for name in ("infinite", "nan"):
+        plain, special = (generators.factors(each, (9, 500), torch.float32, 500, torch.Generator().manual_seed(7)) for each in ("normal", name))
+        assert not special.isfinite().all() and (special[special.isfinite()].abs() < 2).all() and (plain.abs() < 2).all()
+        finite = special.prod(1)[special.isfinite().all(1)]
+        assert len(finite) and finite.isfinite().all() and (finite != 0).all()
+    assert generators.factors("large", (50,), torch.float32, 50, torch.Generator().manual_seed(7)).abs().max() > 1000
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("dims", [{"OUTER": 48, "N": 4096, "INNER": 1}, {"OUTER": 2, "N": 1500, "INNER": 20}])
+def test_a_missing_factor_shows_in_a_product(dtype, dims):
+    """As the family says that x is multiplied, and in whatever PyTorch has for the product in a working dtype."""
+    task, case = product_task(dtype), {"dims": dims, "seed": 3}
+    tensors = fixtures.build_inputs(task, case)
+    before = tensors["x"].clone()
+    (wide,), (narrow,) = fixtures.expected(task, tensors, case)
+    assert torch.equal(tensors["x"], before), "products are not scaled down"
+    budget = 16 * (narrow.double() - wide).abs().maximum(torch.finfo(narrow.dtype).eps * wide.abs() / 2)
+    assert (budget < wide.abs()).all(), "where zeros would pass"
+    missing = [((wide / tensors["x"][:, place].double() - wide).abs() > budget).double().mean() for place in range(0, dims["N"], 97)]
+    assert min(missing) > 0.2 and sum(missing) / len(missing) > 0.4
+
+
+def product_task(dtype):
+    family = read_family(str(ROOT / "kernels" / "reduce"))
+    tensors = [{"name": "x", "role": "data", "dtype": dtype, "shape": ["OUTER", "N", "INNER"], "factors": True},
+               {"name": "out", "role": "output", "dtype": dtype, "shape": ["OUTER", "INNER"]}]
+    return fixtures.Task({"family": "reduce", "dtype": dtype, "tensors": tensors, "options": {"OP": 6}}, family)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_ties_have_each_extreme_in_several_places(dtype):
+    values = generators.data("ties", (50, 300, 1), dtype, torch.Generator().manual_seed(3))
+    for extreme in (values.amax(1, keepdim=True), values.amin(1, keepdim=True)):
+        equal = values == extreme
+        assert (equal.sum(1) > 2).all()
+        assert 10 < len(equal.int().argmax(1).unique()), "the first is anywhere"

@@ -12,7 +12,7 @@ from autokernel.triton_backend.source import KernelSource
 
 KERNELS = pathlib.Path(__file__).resolve().parents[2] / "kernels"
 FACTS = {"sm_count": 132, "max_threads": 1024, "shared_per_block": 232448, "l2_bytes": 60 << 20, "compute_capability": 90}
-DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "int64": torch.int64, "bool": torch.bool}
+DTYPES = {"float32": torch.float32, "float64": torch.float64, "float16": torch.float16, "bfloat16": torch.bfloat16, "int64": torch.int64, "bool": torch.bool}
 RESERVED = ("NUM_WARPS", "NUM_STAGES", "NUM_CTAS", "MAXNREG")
 
 _TOKEN = re.compile(r"\s*(\d+|[A-Za-z_]\w*(?:\.stride\(\d+\))?|==|!=|<=|>=|&&|\|\||[-+*/%<>!?:(),])")
@@ -216,4 +216,4 @@ def specification(kernel, dims, options, dtype, strides, point, architecture, al
     return {"architecture": architecture, "tunables": list(kernel.tunables), "launches": launches}
 
 
-_TRITON = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "int64": "i64", "bool": "i1"}
+_TRITON = {"float32": "fp32", "float64": "fp64", "float16": "fp16", "bfloat16": "bf16", "int64": "i64", "bool": "i1"}

@@ -21,6 +21,7 @@ name = "x"
 role = "data"
 shape = ["M", "N"]
 hides = true
+factors = "HAS_WEIGHT == 0"
 [[tensor]]
 name = "weight"
 role = "weight"
@@ -73,6 +74,9 @@ TEST(Family, HoldsWhatTheFileSays) {
   EXPECT_EQ(family.tensors[2].ignored, "offset");
   EXPECT_TRUE(family.tensors[0].hides);
   EXPECT_FALSE(family.tensors[1].hides);
+  EXPECT_TRUE(family.has_factors(family.tensors[0], {{"HAS_WEIGHT", 0}}));
+  EXPECT_FALSE(family.has_factors(family.tensors[0], {}));
+  EXPECT_FALSE(family.has_factors(family.tensors[1], {{"HAS_WEIGHT", 0}}));
   EXPECT_FALSE(family.tensors[0].dtype.has_value());
   EXPECT_EQ(family.tensors[3].dtype, Dtype::float32);
   EXPECT_TRUE(family.is_absent(family.tensors[1], {{"HAS_WEIGHT", 0}}));
@@ -97,10 +101,11 @@ TEST(Family, NamesEachMistakeWithItsLine) {
       {"dtypes  = [\"float32\", \"bfloat16\"]", "dtypes = [\"float33\"]", "f.toml:3: dtypes: "},
       {"dtypes  = [\"float32\", \"bfloat16\"]", "dtypes = []", "f.toml:3: dtypes: must not be empty"},
       {"role = \"data\"", "role = \"datum\"", "f.toml:8: tensor[0].role: unknown role 'datum'"},
-      {"name = \"weight\"", "name = \"x\"", "f.toml:12: tensor[1].name: the tensor 'x' is there twice"},
-      {"optional = \"HAS_WEIGHT\"", "optional = \"WEIGHT\"", "f.toml:15: tensor[1].optional: there is no option 'WEIGHT'"},
+      {"name = \"weight\"", "name = \"x\"", "f.toml:13: tensor[1].name: the tensor 'x' is there twice"},
+      {"optional = \"HAS_WEIGHT\"", "optional = \"WEIGHT\"", "f.toml:16: tensor[1].optional: there is no option 'WEIGHT'"},
       {"hides = true", "hides = 1", "f.toml:10: tensor[0].hides: true or false is needed"},
-      {"ignored = \"offset\"", "ignored = \"padding\"", "f.toml:21: tensor[2].ignored: the family has no scalar 'padding'"},
+      {"factors = \"HAS_WEIGHT == 0\"", "factors = \"N\"", "f.toml:11: tensor[0].factors: there is no option 'N'"},
+      {"ignored = \"offset\"", "ignored = \"padding\"", "f.toml:22: tensor[2].ignored: the family has no scalar 'padding'"},
       {"role = \"output\"", "role = \"data\"", "no tensor has the role output"},
       {"eps = 1e-6", "eps = \"small\"", "scalars.eps: must be a number"},
       {"HAS_WEIGHT = 1", "HAS_WEIGHT = 1.5", "options.HAS_WEIGHT: must be an integer"},
