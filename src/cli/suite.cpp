@@ -56,10 +56,13 @@ class Suite {
     session_.settings();  // the judge is started by now, and not on the first row's time
     while (!stop_requested()) {
       Row* row = next();
-      if (!row) return;
+      if (!row) break;
       ++row->visits;
       visit(*row);
     }
+    const auto left = std::ranges::count_if(rows_, [this](const Row& row) { return !state(row).baseline; });
+    if (left > 0 && !stop_requested())
+      session_.progress().note(fmt::format("{} rows are not measured: the time is over (--minutes, now {:.2g})", left, minutes()));
   }
 
   std::vector<report::SuiteLine> lines() const {
@@ -70,7 +73,8 @@ class Suite {
 
  private:
   const store::TaskState& state(const Row& row) const { return session_.run().state(row.suite.task.id); }
-  double seconds_left() const { return 60 * options_.minutes.value_or(default_minutes) - session_.clock().seconds_since(start_ns_); }
+  double minutes() const { return options_.minutes.value_or(default_minutes); }
+  double seconds_left() const { return 60 * minutes() - session_.clock().seconds_since(start_ns_); }
   double baselines_s() const { return measured_ > 0 ? measuring_s_ / static_cast<double>(measured_) : first_baselines_s; }
 
   /// What a further visit promises, from the distance to the floor; it fades with each.

@@ -210,6 +210,18 @@ std::optional<ExitStatus> Process::wait(std::optional<std::chrono::milliseconds>
   }
 }
 
+void Process::stop() {
+  if (status_ || pid_ < 0) return;
+  ::kill(pid_, SIGSTOP);
+  siginfo_t info{};
+  while (::waitid(P_PID, static_cast<id_t>(pid_), &info, WSTOPPED | WEXITED | WNOWAIT) != 0 && errno == EINTR) {
+  }
+}
+
+void Process::resume() {
+  if (!status_ && pid_ >= 0) ::kill(pid_, SIGCONT);
+}
+
 void Process::kill() {
   if (pid_ < 0) return;
   ::kill(-pid_, SIGKILL);

@@ -48,6 +48,10 @@ class Process {
   /// Wait up to `timeout`; nothing if it still runs.
   std::optional<ExitStatus> wait(std::optional<std::chrono::milliseconds> timeout = std::nullopt);
   bool running() { return !wait(std::chrono::milliseconds(0)).has_value(); }
+  /// Wait until none of its threads runs any more, because they were stopped or because it has ended.
+  void stop();
+  /// Let the threads run again.
+  void resume();
   /// SIGKILL to the whole group, and reap.
   void kill();
 

@@ -42,6 +42,7 @@ struct Outcome {
 struct Moments {
   std::function<void(int repeat, int repeats)> at_start;  // when the host is ready and has not started; may change and push memory
   std::function<void()> at_end;                           // as soon as it says it is done
+  std::function<void()> while_stopped;                    // before at_start: no thread of the host runs from then until the clock does; CPU
   bool awake = false;                                     // watch for the end without sleeping, so that nothing happens between the two
   int repeats = 1;  // a device may run the launches as often for one answer, its outputs as they were before each; else once
 };

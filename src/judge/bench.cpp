@@ -356,7 +356,7 @@ void Bench::sample_outputs(Look look) {
   }
 }
 
-std::optional<Finding> Bench::launch(int workers, Look look, int repeats) {
+std::optional<Finding> Bench::launch(int workers, Look look, int repeats, const std::function<void()>& while_stopped) {
   const auto change_late = [this](int repeat, int of) {  // a part of them before each repeat
     const auto place = [&](int part) { return static_cast<size_t>(part) * late_changes_.size() / static_cast<size_t>(of); };
     for (size_t i = place(repeat); i < place(repeat + 1); ++i) {
@@ -370,7 +370,8 @@ std::optional<Finding> Bench::launch(int workers, Look look, int repeats) {
     hash_at_end_ = look == Look::few ? std::string() : outputs_hash();
   };
   const device::Outcome outcome = host_.launch(
-      workers, timeout_seconds_, {.at_start = change_late, .at_end = at_end, .awake = look == Look::all_at_once, .repeats = repeats});
+      workers, timeout_seconds_,
+      {.at_start = change_late, .at_end = at_end, .while_stopped = while_stopped, .awake = look == Look::all_at_once, .repeats = repeats});
   last_us_ = outcome.us;
   last_second_us_ = outcome.second_us;
   last_waited_us_ = outcome.waited_us;

@@ -1,6 +1,7 @@
 // A candidate in its host with one case laid out in the arena: launch it, and see what it did to memory.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <random>
 #include <string>
@@ -47,7 +48,9 @@ class Bench {
   enum class Look { few, all, all_at_once };
   /// `repeats`: on a device, for a steadier time; with other inputs and poisoned outputs each.
   /// errors: none; a host that does not finish is a finding.
-  std::optional<Finding> launch(int workers, Look look = Look::few, int repeats = 1);
+  std::optional<Finding> launch(int workers, Look look = Look::few, int repeats = 1) { return launch(workers, look, repeats, {}); }
+  /// One on a CPU, in which the host stands still while `change` changes what it will see, and until the clock runs.
+  std::optional<Finding> launch_stopped(const std::function<void()>& change) { return launch(workers(), Look::few, 1, change); }
   double last_us() const { return last_us_; }
   /// On a clock of another make; 0 where there is none.
   double last_second_us() const { return last_second_us_; }
@@ -109,6 +112,7 @@ class Bench {
   }
   std::optional<Finding> changed_canary() const;
   std::optional<Finding> changed_gap(const Buffer& buffer) const;
+  std::optional<Finding> launch(int workers, Look look, int repeats, const std::function<void()>& while_stopped);
   void sample_outputs(Look look);
   Change draw_change(const Buffer& buffer, const InputTensor& input, std::mt19937_64& random) const;
   void apply(const Change& change);

@@ -13,7 +13,7 @@ namespace cpu = device::cpu;
 
 namespace {
 
-constexpr int floor_samples = 9, ceiling_samples = 9, launch_samples = 31, outside_samples = 15;
+constexpr int floor_samples = 9, ceiling_samples = 9, launch_samples = 31, outside_samples = 15, waking_samples = 7;
 constexpr size_t least_clean_samples = 5;
 constexpr int64_t ceiling_bytes = 128 << 20, read_part_bytes = 64 << 10;
 constexpr int64_t multiply_rounds = 100'000, multiply_flops = 2 * 16 * 16 * multiply_rounds, shares_per_worker = 8;
@@ -111,6 +111,21 @@ std::optional<double> CpuMachine::idle_outside_us() {
   }
   if (outside_us.empty()) return std::nullopt;
   return std::ranges::max(outside_us);
+}
+
+std::optional<double> CpuMachine::waking_us() {
+  cpu::Host& host = builtin_host();
+  std::vector<double> usual_us, stopped_us;
+  device::Outcome outcome = host.install(empty_program());
+  for (int i = 0; i < waking_samples && outcome.ok(); ++i) {
+    flusher_.flush();
+    outcome = host.launch(workers_, longest_run_seconds_);
+    usual_us.push_back(outcome.us);
+    if (outcome.ok()) outcome = host.launch(workers_, longest_run_seconds_, {.while_stopped = [this] { flusher_.flush(); }});
+    stopped_us.push_back(outcome.us);
+  }
+  if (!outcome.ok()) return std::nullopt;
+  return std::max(0.0, std::ranges::min(stopped_us) - std::ranges::min(usual_us));
 }
 
 cpu::Program CpuMachine::empty_program() const {

@@ -20,6 +20,7 @@ class CpuMachine final : public Machine {
   Floors floors(int64_t read_bytes, int64_t write_bytes) override;
   Json ceilings() override;
   std::optional<double> idle_outside_us() override;
+  std::optional<double> waking_us() override;
   bool has_spare_cpu(int workers) const override;
   bool lost() const override { return false; }
 

@@ -52,6 +52,9 @@ class Machine {
   /// is not known.
   virtual std::optional<double> idle_outside_us() { return std::nullopt; }
 
+  /// How much longer a launch that computes nothing takes at least where its host stood still until the clock ran; nothing where none can.
+  virtual std::optional<double> waking_us() { return std::nullopt; }
+
   /// Whether someone can watch a launch on so many workers without taking a CPU from it.
   virtual bool has_spare_cpu(int workers) const = 0;
   /// Processes of others that use it now, where that is known and matters.

@@ -150,6 +150,23 @@ std::optional<Finding> PairedTimer::watch(Bench& bench, int launches) {
   return std::nullopt;
 }
 
+std::optional<Finding> PairedTimer::time_stopped(Bench& bench, int launches, Timing& timing, double& fastest_us) {
+  for (int i = 0; i < launches; ++i) {
+    const Perturbation perturbation{.seed = secrets_(), .nudged = bench.affordable_nudges()};
+    const auto change = [&] {
+      bench.perturb(perturbation);
+      machine_.flush();
+    };
+    bench.poison_outputs();
+    if (auto finding = bench.launch_stopped(change)) return finding;
+    if (auto finding = bench.check_finished()) return finding;
+    timing.launches.push_back({perturbation, bench.outputs_hash()});
+    fastest_us = std::min(fastest_us, bench.last_us());
+    if (auto finding = bench.check_memory()) return finding;
+  }
+  return std::nullopt;
+}
+
 std::optional<Finding> PairedTimer::sample(Bench& bench, std::vector<Sample>& samples, Timing* timing) {
   Sample sample;
   for (int attempt = 0; attempt < most_attempts; ++attempt) {

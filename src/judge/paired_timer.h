@@ -73,6 +73,8 @@ class PairedTimer {
   Timing measure(Bench& candidate, const TimingRules& rules);
   /// Launches that look like those that were timed, whose end is seen at the very moment: whether the outputs are complete then.
   std::optional<Finding> watch(Bench& bench, int launches);
+  /// The fastest of some launches on inputs that change while the candidate stands still, into `fastest_us` if it is faster.
+  std::optional<Finding> time_stopped(Bench& bench, int launches, Timing& timing, double& fastest_us);
 
  private:
   /// One launch on new contents, off the record.

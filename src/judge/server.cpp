@@ -32,6 +32,8 @@ constexpr int64_t twice_checked_bytes = 32 << 20;
 // Waking up, forming a team and waiting for the clock's start, awake for a moment, cost 0.1 to 0.7 ms of CPU time around a launch, the more
 // the busier the machine is.
 constexpr double tolerated_outside_us = 700, idle_factor = 2, outside_share = 0.1;
+constexpr int stopped_launches = 7, stopped_attempts = 5;
+constexpr double tolerated_ahead_us = 40, ahead_share = 0.1;
 
 Json verdict_json(const Finding& finding) {
   Json result = {{"verdict", name_of(finding.verdict)}, {"evidence", finding.evidence}};
@@ -278,9 +280,34 @@ std::optional<Finding> Server::works_outside(Bench& bench, Timing& timing) {
   return std::nullopt;
 }
 
+/// Where the inputs change while it stands still, a candidate that works ahead of the clock is slower than it is else. Others on the
+/// machine slow down some launches, but never speed one up.
+std::optional<Finding> Server::works_ahead(Bench& bench, Timing& timing) {
+  double usual_us = std::ranges::min(timing.samples_us), stopped_us = std::numeric_limits<double>::infinity(), waking_us = 0;
+  for (int attempt = 0; attempt < stopped_attempts; ++attempt) {
+    if (attempt > 0) {
+      Timing again = PairedTimer(*machine_, secrets_).measure(bench, {});
+      if (again.failure) return again.failure;
+      usual_us = std::max(usual_us, std::ranges::min(again.samples_us));
+    }
+    const std::optional<double> waking = machine_->waking_us();
+    if (!waking) return std::nullopt;
+    waking_us = std::max(waking_us, *waking);
+    if (auto finding = PairedTimer(*machine_, secrets_).time_stopped(bench, stopped_launches, timing, stopped_us)) return finding;
+    if (stopped_us <= (1 + ahead_share) * usual_us + waking_us + tolerated_ahead_us) return std::nullopt;
+  }
+  return Finding{Verdict::cheating,
+                 {{"message", "the candidate is slower where its inputs change while it stands still: it works ahead of the clock"},
+                  {"us", usual_us},
+                  {"stopped_us", stopped_us},
+                  {"waking_us", waking_us}},
+                 "work outside the clock"};
+}
+
 std::optional<Finding> Server::doubt(const Subject& subject, const CaseData& data, Bench& bench, Timing& timing) {
   if (auto finding = below_floor(bench, data, timing)) return finding;
   if (auto finding = works_outside(bench, timing)) return finding;
+  if (auto finding = works_ahead(bench, timing)) return finding;
   if (auto finding = PairedTimer(*machine_, secrets_).watch(bench, watched_launches)) return finding;
   return replay(subject, data, timing);
 }

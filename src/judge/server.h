@@ -51,6 +51,7 @@ class Server {
   /// The timed launches again, in a fresh host that remembers nothing.
   std::optional<Finding> replay(const Subject& subject, const CaseData& data, Timing& timing);
   std::optional<Finding> works_outside(Bench& bench, Timing& timing);
+  std::optional<Finding> works_ahead(Bench& bench, Timing& timing);
   std::optional<Finding> below_floor(Bench& bench, const CaseData& data, Timing& timing);
   /// All that a time is doubted for, before it is kept.
   std::optional<Finding> doubt(const Subject& subject, const CaseData& data, Bench& bench, Timing& timing);

@@ -4,7 +4,6 @@ Every case goes through the judge as it is: inputs and expected values in fixtur
 """
 
 import json
-import math
 import sys
 import tomllib
 
@@ -85,14 +84,15 @@ class Bench:
 
     def answer(self, tensor, values, name="answer"):
         """A kernel that knows one answer and nothing else."""
-        literals = ", ".join("__builtin_nanf(\"\")" if math.isnan(v) else repr(v) for v in values)
+        special = {"nan": "__builtin_nanf(\"\")", "inf": "__builtin_inff()", "-inf": "-__builtin_inff()"}
+        literals = ", ".join(special.get(repr(v), repr(v)) for v in values)
         dtype = tensor["dtype"]
         if self.device == "cpu":
             text = (f"#include <autokernel/cpu.h>\nstatic const float table[] = {{{literals}}};\n"
                     f"void {name}(int64_t, int64_t, void*, {CPP[dtype]}* out, int64_t n) {{ for (int64_t i = 0; i < n; ++i) out[i] = table[i % {len(values)}]; }}\nAK_KERNEL({name})\n")
             threads = 1
         else:
-            literals = literals.replace("__builtin_nanf(\"\")", "__int_as_float(0x7fc00000)")
+            literals = literals.replace(special["nan"], "__int_as_float(0x7fc00000)").replace(special["inf"], "__int_as_float(0x7f800000)")
             text = (f"#include <cuda_fp16.h>\nextern \"C\" __global__ void {name}({CUDA[dtype]}* out, long long n) {{\n  const float table[] = {{{literals}}};\n"
                     f"  for (long long i = threadIdx.x; i < n; i += 256) out[i] = table[i % {len(values)}];\n}}\n")
             threads = 256

@@ -34,3 +34,9 @@ def test_the_state_file_goes_on_in_another_directory(program):
     assert all(row["trials"] == 4 for row in second["rows"])
     back = program.last_json(*arguments, "--run-dir", "one")
     assert all(row["trials"] == 6 for row in back["rows"])
+
+
+def test_rows_that_do_not_fit_are_told(program):
+    result = program.ok("bench", "--suite", "nine", "--device", "null", "--families", "softmax", "--minutes", "0.1", "--run-dir", program.run_dir)
+    assert "3 rows are not measured: the time is over (--minutes, now 0.1)" in result.err
+    assert "0 of 3 rows" in result.out

@@ -31,13 +31,10 @@ void say(int word, uint32_t value) {
   __atomic_store_n(&status[word], value, __ATOMIC_RELEASE);
   syscall(SYS_futex, &status[word], FUTEX_WAKE, 1, nullptr);
 }
-/// Slow enough to be worth hiding.
+/// Slow enough to be worth hiding, and quick enough to look like the noise of waking up.
 double product(const float* a, const float* b, int64_t N, int64_t K) {
   double sum = 0;
-  for (volatile int round = 0; round < 8; round = round + 1) {
-    sum = 0;
-    for (volatile int64_t k = 0; k < K; k = k + 1) sum += static_cast<double>(a[k]) * b[k * N];
-  }
+  for (int64_t k = 0; k < K; ++k) sum += static_cast<double>(a[k]) * b[k * N];
   return sum;
 }
 double sums[48 * 64];

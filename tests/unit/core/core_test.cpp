@@ -192,6 +192,23 @@ TEST(Process, HandsDownDescriptorsAndLimits) {
   EXPECT_EQ(run_command({.arguments = {"sh", "-c", "ulimit -n"}, .open_files = 77}, 10s).output, "77\n");
 }
 
+TEST(Process, StandsStillUntilItIsResumed) {
+  const Pipe lines = make_pipe();
+  Process child = Process::start({.arguments = {"sh", "-c", "while :; do echo; done"}, .descriptors = {{1, lines.write_end.get()}}});
+  char line = 0;
+  ASSERT_EQ(::read(lines.read_end.get(), &line, 1), 1);
+  const auto state = [&] {
+    const std::string stat = read_file("/proc/" + std::to_string(child.pid()) + "/stat");
+    return stat[stat.rfind(')') + 2];
+  };
+  child.stop();
+  EXPECT_EQ(state(), 'T');
+  child.resume();
+  EXPECT_NE(state(), 'T');
+  child.kill();
+  child.stop();  // of what has ended
+}
+
 TEST(Process, DiesWithItsGroup) {
   Pipe pipe = make_pipe();
   {
