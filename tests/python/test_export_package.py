@@ -56,9 +56,10 @@ def test_what_is_measured_and_generated_knows_the_ranges_of_its_inputs(tmp_path)
     entry = softmax_entry("cpu")
     entry["task"]["tensors"][0]["factors"] = True
     entry["task"]["tensors"].append({"name": "targets", "role": "index", "dtype": "int64", "shape": ["M"], "range": "N"})
+    entry["task"]["tensors"].append({"name": "seen", "role": "data", "dtype": "bool", "shape": ["M"]})
     (function,) = functions_of(request(tmp_path, entry))
     (kernel,) = function.kernels
-    assert python_part._specs(kernel.inputs[1:]) == '(Spec("targets", torch.int64, (64,), (1,), True, 256),)'
+    assert python_part._specs(kernel.inputs[1:]) == '(Spec("targets", torch.int64, (64,), (1,), True, 256), Spec("seen", torch.bool, (64,), (1,), True, 2),)'
     x = measure.example(kernel, function)["x"]
     assert x.stride() == (512, 1) and x.abs().min() >= 0.5 and x.abs().max() < 2, "as the judge's data are"
 

@@ -64,7 +64,7 @@ class Kernel:
         shape = [evaluate(label, binding["dims"]) for label in tensor["shape"]]
         strides = (binding.get("strides") or {}).get(tensor["name"]) or contiguous_strides(shape)
         folds = bool(tensor["shape"]) and tensor["shape"][0] in self.folded
-        limit = evaluate(tensor.get("range", 0), binding["dims"])
+        limit = evaluate(tensor.get("range", 2), binding["dims"])
         return {"name": tensor["name"], "role": tensor["role"], "dtype": tensor["dtype"], "shape": shape, "strides": strides, "folds": folds, "limit": limit}
 
 

@@ -7,7 +7,7 @@ import torch
 
 @dataclasses.dataclass(frozen=True)
 class Spec:
-    """A tensor of the contract. units: strides in elements. `folds`: its first dim stands for any number of leading dims. `limit`: an index is below it."""
+    """A tensor of the contract. units: strides in elements. `folds`: its first dim stands for any number of leading dims. `limit`: integers are below it."""
 
     name: str
     dtype: torch.dtype
