@@ -175,29 +175,40 @@ void compare_element(const Subject& subject, int64_t linear, int64_t offset, dou
   if (error > budget) part.tally.fail(linear, got, reference, error, budget, false);
 }
 
-void compare_rows(const Subject& subject, int64_t begin, int64_t end, Part& part) {
-  const OutputTensor& output = subject.output;
-  const int64_t row = output.shape.empty() ? 1 : output.shape.back(), step = output.shape.empty() ? 0 : output.strides.back();
-  for (int64_t i = begin; i < end; ++i) {
-    const double rms = row_rms(output, i * row, row);
-    int64_t start = 0, rest = i;
-    for (size_t dim = output.shape.size(); dim-- > 1;) {
-      start += rest % output.shape[dim - 1] * output.strides[dim - 1];
-      rest /= output.shape[dim - 1];
+/// A row is the last dim of several places: in one of a single place, luck alone decides how large eager's error is.
+struct Rows {
+  explicit Rows(const OutputTensor& output) : dims_before(output.shape.size()) {
+    while (dims_before > 0 && length == 1) {
+      length = output.shape[--dims_before];
+      step = output.strides[dims_before];
     }
-    for (int64_t j = 0; j < row; ++j) compare_element(subject, i * row + j, start + j * step, rms, part);
+  }
+  size_t dims_before;
+  int64_t length = 1, step = 0;
+};
+
+void compare_rows(const Subject& subject, const Rows& rows, int64_t begin, int64_t end, Part& part) {
+  const OutputTensor& output = subject.output;
+  for (int64_t i = begin; i < end; ++i) {
+    const double rms = row_rms(output, i * rows.length, rows.length);
+    int64_t start = 0, rest = i;
+    for (size_t dim = rows.dims_before; dim-- > 0;) {
+      start += rest % output.shape[dim] * output.strides[dim];
+      rest /= output.shape[dim];
+    }
+    for (int64_t j = 0; j < rows.length; ++j) compare_element(subject, i * rows.length + j, start + j * rows.step, rms, part);
   }
 }
 
 std::optional<Finding> compare_floating(const OutputTensor& output, const std::byte* data, double k, const Poison* poison, int64_t at) {
   const Subject subject{output, data, k, poison, at};
-  const int64_t elements = output.elements(), row = output.shape.empty() ? 1 : output.shape.back(),
-                rows = elements == 0 ? 0 : elements / row;
+  const Rows rows(output);
+  const int64_t count = output.elements() == 0 ? 0 : output.elements() / rows.length;
   std::map<int64_t, Part> parts;  // by their first row
   std::mutex mutex;
-  in_parallel(rows, std::max<int64_t>(1, elements_a_thread / std::max<int64_t>(1, row)), [&](int64_t begin, int64_t end) {
+  in_parallel(count, std::max<int64_t>(1, elements_a_thread / std::max<int64_t>(1, rows.length)), [&](int64_t begin, int64_t end) {
     Part part(output);
-    compare_rows(subject, begin, end, part);
+    compare_rows(subject, rows, begin, end, part);
     const std::lock_guard lock(mutex);
     parts.emplace(begin, std::move(part));
   });

@@ -74,6 +74,20 @@ TEST(Comparison, eagers_error_over_the_row_widens_the_budget_of_that_row_alone) 
   EXPECT_TRUE(compare_floats(expectation, got));
 }
 
+TEST(Comparison, a_row_is_the_last_dim_of_several_places) {
+  const Expectation drawn = random_expectation(2, 64, 6);
+  for (const std::vector<int64_t>& shape : {std::vector<int64_t>{128, 1}, {2, 64, 1, 1}}) {
+    Expectation expectation(shape, drawn.reference);
+    for (size_t i = 0; i < 64; i += 2) expectation.eager[i] += 1e-3;  // the others are right by luck
+    expectation.refresh();
+    auto got = expectation.rounded();
+    got[11] += 5e-3f;
+    EXPECT_FALSE(compare_floats(expectation, got));
+    got[101] += 5e-3f;
+    EXPECT_EQ(compare_floats(expectation, got).has_value(), shape.size() == 4);  // there, eager is right in the second row
+  }
+}
+
 TEST(Comparison, a_small_error_everywhere_fails_by_the_norm) {
   const Expectation expectation = random_expectation(16, 100, 4);
   auto got = expectation.rounded();
