@@ -16,7 +16,8 @@ require = ["PROGRAMS > 0 || NUM_STAGES == 1"]
 when = "N <= HOLD"
 [[variant.launch]]
 kernel     = "layernorm_rows"
-constexprs = { BLOCK = "pow2ceil(N)", ROWS = "max(1, min(pow2ceil(M), TILE / pow2ceil(N)))", NUM_WARPS = '''NUM_WARPS > 0 ? NUM_WARPS
+constexprs = { BLOCK = "pow2ceil(N)", ROWS = "max(1, min(pow2ceil(M), TILE / pow2ceil(N)))", WHOLE = '''N == pow2ceil(N)
+  && M % max(1, min(pow2ceil(M), TILE / pow2ceil(N))) == 0''', NUM_WARPS = '''NUM_WARPS > 0 ? NUM_WARPS
   : max(1, min(16, pow2ceil(N) * max(1, min(pow2ceil(M), TILE / pow2ceil(N))) * sizeof(T) / 4096))''' }
 grid       = ["PROGRAMS > 0 ? min(cdiv(M, ROWS), PROGRAMS * sm_count) : cdiv(M, ROWS)"]
 args       = ["x", "weight", "bias", "residual", "out", "residual_out", "M", "N", "x.stride(0)", "x.stride(1)", "weight.stride(0)", "bias.stride(0)",
@@ -30,9 +31,9 @@ grid       = ["M"]
 args       = ["x", "weight", "bias", "residual", "out", "residual_out", "N", "x.stride(0)", "x.stride(1)", "weight.stride(0)", "bias.stride(0)",
               "residual.stride(0)", "residual.stride(1)", "out.stride(0)", "out.stride(1)", "residual_out.stride(0)", "residual_out.stride(1)", "eps"]
 
-# A thread holds 32 elements of a long row, in float32: enough loads of 16 bytes in flight, and registers for four programs of 256 threads.
+# A thread holds 32 or 64 elements of a long row, in float32: enough loads of 16 bytes in flight, and registers for four programs and more.
 [[prior]]
-when = "N > 2048 && N <= 4096"
+when = "N > 2048 && N <= 8192"
 set  = { NUM_WARPS = 4 }
 [[prior]]
 when = "N > 4096 && N <= 8192"
@@ -84,8 +85,10 @@ def inverse_root(variance, eps):
 
 
 @triton.jit
-def load_vector(vector, columns, step, N, HAS: tl.constexpr):
-    if HAS:
+def load_vector(vector, columns, step, N, HAS: tl.constexpr, WHOLE: tl.constexpr = False):
+    if HAS and WHOLE:
+        return tl.load(vector + columns * step, eviction_policy="evict_last").to(tl.float32)
+    elif HAS:
         return tl.load(vector + columns * step, mask=columns < N, other=0.0, eviction_policy="evict_last").to(tl.float32)
     else:
         return tl.zeros(columns.shape, tl.float32)
@@ -97,11 +100,28 @@ def rounded_sum(a, b):
 
 
 @triton.jit
-def load_total(x, residual, there, HAS_RESIDUAL: tl.constexpr, EVICT: tl.constexpr):
-    """x, or x + residual as it lies in memory; 0 elsewhere."""
-    values = tl.load(x, mask=there, other=0.0, eviction_policy=EVICT)
+def load(x, there, EVICT: tl.constexpr, WHOLE: tl.constexpr):
+    """What lies there, else 0. WHOLE: it lies there."""
+    if WHOLE:
+        return tl.load(x, eviction_policy=EVICT)
+    else:
+        return tl.load(x, mask=there, other=0.0, eviction_policy=EVICT)
+
+
+@triton.jit
+def store(x, values, there, WRITE: tl.constexpr, WHOLE: tl.constexpr):
+    if WHOLE:
+        tl.store(x, values, cache_modifier=WRITE)
+    else:
+        tl.store(x, values, mask=there, cache_modifier=WRITE)
+
+
+@triton.jit
+def load_total(x, residual, there, HAS_RESIDUAL: tl.constexpr, EVICT: tl.constexpr, WHOLE: tl.constexpr = False):
+    """x, or x + residual as it lies in memory."""
+    values = load(x, there, EVICT, WHOLE)
     if HAS_RESIDUAL:
-        values = rounded_sum(values, tl.load(residual, mask=there, other=0.0, eviction_policy=EVICT))
+        values = rounded_sum(values, load(residual, there, EVICT, WHOLE))
     return values
 
 
@@ -115,42 +135,59 @@ def finish(normal, weight, bias, HAS_WEIGHT: tl.constexpr, HAS_BIAS: tl.constexp
 
 
 @triton.jit
+def add_both(a, b, c, d):
+    return a + c, b + d
+
+
+@triton.jit
 def variance_of(squares, first, N):
     """From sums around a mean that lacks `first` / N: with finite squares, so that an infinity is not taken from another."""
     excess = tl.where(squares < float("inf"), first * (first / N), 0.0)
     return (squares - excess) / N
 
 
-# The mean is found around the first element of the row, so that equal elements give exactly 0 and a common offset costs no digits; what the
-# mean lacks as a float is found with the squares.
+# The mean is found around the first element of the row, so that equal elements give exactly 0 and a common offset costs no digits. What the
+# mean lacks as a float shows in float32 alone, and is found with the squares.
 
 
 @triton.jit
 def layernorm_rows(x, weight, bias, residual, out, residual_out, M, N, x_row, x_column, weight_step, bias_step, residual_row, residual_column, out_row,
                    out_column, residual_out_row, residual_out_column, eps, HAS_WEIGHT: tl.constexpr, HAS_BIAS: tl.constexpr,
-                   HAS_RESIDUAL: tl.constexpr, HAS_RESIDUAL_OUT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, EVICT: tl.constexpr, NUM_STAGES: tl.constexpr):
-    """ROWS rows at a time, each of at most BLOCK elements."""
+                   HAS_RESIDUAL: tl.constexpr, HAS_RESIDUAL_OUT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr,
+                   EVICT: tl.constexpr, NUM_STAGES: tl.constexpr):
+    """ROWS rows at a time, each of at most BLOCK elements; WHOLE: all rows are there, each of BLOCK elements."""
+    EXACT: tl.constexpr = x.dtype.element_ty == tl.float32
     READ: tl.constexpr = "evict_first" if EVICT else ""
     WRITE: tl.constexpr = ".cs" if EVICT else ""
     columns = tl.arange(0, BLOCK).to(tl.int64)[None, :]
     for tile in tl.range(tl.program_id(0), tl.cdiv(M, ROWS), tl.num_programs(0), num_stages=NUM_STAGES):
         rows = (tile * ROWS + tl.arange(0, ROWS).to(tl.int64))[:, None]
         there = (rows < M) & (columns < N)
-        beside = residual + rows * residual_row + columns * residual_column if HAS_RESIDUAL else x
-        total = load_total(x + rows * x_row + columns * x_column, beside, there, HAS_RESIDUAL, READ)
+        sources = x + rows * x_row
+        beside = residual + rows * residual_row if HAS_RESIDUAL else sources
+        beside_column = residual_column if HAS_RESIDUAL else x_column
+        total = load_total(sources + columns * x_column, beside + columns * beside_column, there, HAS_RESIDUAL, READ, WHOLE)
         if HAS_RESIDUAL_OUT:
-            tl.store(residual_out + rows * residual_out_row + columns * residual_out_column, total, mask=there, cache_modifier=WRITE)
-        values = total.to(tl.float32)
-        first = tl.sum(tl.where(columns == 0, values, 0.0), 1)[:, None]
-        from_first = tl.where(columns < N, values - first, 0.0)
+            store(residual_out + rows * residual_out_row + columns * residual_out_column, total, there, WRITE, WHOLE)
+        first = load_total(sources, beside, rows < (M if N > 0 else 0), HAS_RESIDUAL, "", WHOLE).to(tl.float32)
+        from_first = total.to(tl.float32) - first
+        if not WHOLE:
+            from_first = tl.where(columns < N, from_first, 0.0)
         mean = (tl.sum(from_first, 1) / N)[:, None]
-        centred = tl.where(columns < N, from_first - mean, 0.0)
-        lack = tl.sum(centred, 1)[:, None]
-        scale = inverse_root(variance_of(tl.sum(centred * centred, 1)[:, None], lack, N), eps)
-        gain = load_vector(weight, columns, weight_step, N, HAS_WEIGHT)
-        shift = load_vector(bias, columns, bias_step, N, HAS_BIAS)
-        result = finish((centred - lack / N) * scale, gain, shift, HAS_WEIGHT, HAS_BIAS)
-        tl.store(out + rows * out_row + columns * out_column, result.to(out.dtype.element_ty), mask=there, cache_modifier=WRITE)
+        centred = from_first - mean
+        if not WHOLE:
+            centred = tl.where(columns < N, centred, 0.0)
+        if EXACT:
+            lacks, squares = tl.reduce((centred, centred * centred), 1, add_both)
+            lack = lacks[:, None]
+            scale = inverse_root(variance_of(squares[:, None], lack, N), eps)
+            centred -= lack / N
+        else:
+            scale = inverse_root(tl.sum(centred * centred, 1)[:, None] / N, eps)
+        gain = load_vector(weight, columns, weight_step, N, HAS_WEIGHT, WHOLE)
+        shift = load_vector(bias, columns, bias_step, N, HAS_BIAS, WHOLE)
+        result = finish(centred * scale, gain, shift, HAS_WEIGHT, HAS_BIAS)
+        store(out + rows * out_row + columns * out_column, result.to(out.dtype.element_ty), there, WRITE, WHOLE)
 
 
 @triton.jit

@@ -30,9 +30,9 @@ grid       = ["M"]
 args       = ["x", "weight", "residual", "out", "residual_out", "N", "x.stride(0)", "x.stride(1)", "weight.stride(0)", "residual.stride(0)",
               "residual.stride(1)", "out.stride(0)", "out.stride(1)", "residual_out.stride(0)", "residual_out.stride(1)", "eps"]
 
-# A thread holds 32 elements of a long row, in float32: enough loads of 16 bytes in flight, and registers for four programs of 256 threads.
+# A thread holds 32 or 64 elements of a long row, in float32: enough loads of 16 bytes in flight, and registers for four programs and more.
 [[prior]]
-when = "N > 2048 && N <= 4096"
+when = "N > 2048 && N <= 8192"
 set  = { NUM_WARPS = 4 }
 [[prior]]
 when = "N > 4096 && N <= 8192"

@@ -16,7 +16,8 @@ require = ["PROGRAMS > 0 || NUM_STAGES == 1"]
 when = "N <= HOLD"
 [[variant.launch]]
 kernel     = "softmax_rows"
-constexprs = { BLOCK = "pow2ceil(N)", ROWS = "max(1, min(pow2ceil(M), TILE / pow2ceil(N)))", NUM_WARPS = '''NUM_WARPS > 0 ? NUM_WARPS
+constexprs = { BLOCK = "pow2ceil(N)", ROWS = "max(1, min(pow2ceil(M), TILE / pow2ceil(N)))", WHOLE = '''N == pow2ceil(N)
+  && M % max(1, min(pow2ceil(M), TILE / pow2ceil(N))) == 0''', NUM_WARPS = '''NUM_WARPS > 0 ? NUM_WARPS
   : max(1, min(16, pow2ceil(N) * max(1, min(pow2ceil(M), TILE / pow2ceil(N))) * sizeof(T) / 2048))''' }
 grid       = ["PROGRAMS > 0 ? min(cdiv(M, ROWS), PROGRAMS * sm_count) : cdiv(M, ROWS)"]
 args       = ["x", "out", "M", "N", "x.stride(0)", "x.stride(1)", "out.stride(0)", "out.stride(1)", "scale"]
@@ -28,9 +29,9 @@ constexprs = { BLOCK = "min(HOLD, 8192)", NUM_WARPS = "NUM_WARPS > 0 ? NUM_WARPS
 grid       = ["M"]
 args       = ["x", "out", "N", "x.stride(0)", "x.stride(1)", "out.stride(0)", "out.stride(1)", "scale"]
 
-# A thread holds 32 elements of a long row, in float32: enough loads of 16 bytes in flight, and registers for four programs of 256 threads.
+# A thread holds 32 or 64 elements of a long row, in float32: enough loads of 16 bytes in flight, and registers for four programs and more.
 [[prior]]
-when = "N > 2048 && N <= 4096"
+when = "N > 2048 && N <= 8192"
 set  = { NUM_WARPS = 4 }
 [[prior]]
 when = "N > 4096 && N <= 8192"
@@ -96,8 +97,8 @@ def scaled(x, scale, DIVIDE: tl.constexpr):
 
 @triton.jit
 def softmax_rows(x, out, M, N, x_row, x_column, out_row, out_column, scale, LOG: tl.constexpr, DIVIDE: tl.constexpr, ROWS: tl.constexpr,
-                 BLOCK: tl.constexpr, EVICT: tl.constexpr, NUM_STAGES: tl.constexpr):
-    """ROWS rows at a time, each of at most BLOCK elements."""
+                 BLOCK: tl.constexpr, WHOLE: tl.constexpr, EVICT: tl.constexpr, NUM_STAGES: tl.constexpr):
+    """ROWS rows at a time, each of at most BLOCK elements; WHOLE: all rows are there, each of BLOCK elements."""
     EXACT: tl.constexpr = x.dtype.element_ty == tl.float32
     READ: tl.constexpr = "evict_first" if EVICT else ""
     WRITE: tl.constexpr = ".cs" if EVICT else ""
@@ -105,13 +106,21 @@ def softmax_rows(x, out, M, N, x_row, x_column, out_row, out_column, scale, LOG:
     for tile in tl.range(tl.program_id(0), tl.cdiv(M, ROWS), tl.num_programs(0), num_stages=NUM_STAGES):
         rows = (tile * ROWS + tl.arange(0, ROWS).to(tl.int64))[:, None]
         there = (rows < M) & (columns < N)
-        raw = tl.load(x + rows * x_row + columns * x_column, mask=there, other=0.0, eviction_policy=READ).to(tl.float32)
-        values = tl.where(columns < N, scaled(raw, scale, DIVIDE), float("-inf"))
+        source = x + rows * x_row + columns * x_column
+        if WHOLE:
+            values = scaled(tl.load(source, eviction_policy=READ).to(tl.float32), scale, DIVIDE)
+        else:
+            raw = tl.load(source, mask=there, other=0.0, eviction_policy=READ).to(tl.float32)
+            values = tl.where(columns < N, scaled(raw, scale, DIVIDE), float("-inf"))
         values -= tl.max(values, 1)[:, None]
         powers = exponential(values, EXACT)
         total = tl.sum(powers, 1)[:, None]
         result = values - tl.log(total) if LOG else powers * tl.div_rn(tl.full(total.shape, 1.0, tl.float32), total)
-        tl.store(out + rows * out_row + columns * out_column, result.to(out.dtype.element_ty), mask=there, cache_modifier=WRITE)
+        result = result.to(out.dtype.element_ty)
+        if WHOLE:
+            tl.store(out + rows * out_row + columns * out_column, result, cache_modifier=WRITE)
+        else:
+            tl.store(out + rows * out_row + columns * out_column, result, mask=there, cache_modifier=WRITE)
 
 
 @triton.jit
