@@ -78,6 +78,10 @@ class Host {
   /// What the launches of the installed plan take, each kernel and size of block once; nothing where the device does not say.
   virtual std::vector<KernelUse> uses() const { return {}; }
 
+  /// Let none of its threads run until resume(), where they are this machine's.
+  virtual void stop() {}
+  virtual void resume() {}
+
   virtual int workers() const = 0;
   /// In bytes, of the tensors that programs on the device allocate.
   virtual int64_t alignment() const = 0;

@@ -49,7 +49,8 @@ class Bench {
   /// `repeats`: on a device, for a steadier time; with other inputs and poisoned outputs each.
   /// errors: none; a host that does not finish is a finding.
   std::optional<Finding> launch(int workers, Look look = Look::few, int repeats = 1) { return launch(workers, look, repeats, {}); }
-  /// One on a CPU, in which the host stands still while `change` changes what it will see, and until the clock runs.
+  /// One on a CPU, in which the host stands still while `change` changes what it will see, and until the clock runs; and once more from
+  /// its end until all elements of the outputs were looked at.
   std::optional<Finding> launch_stopped(const std::function<void()>& change) { return launch(workers(), Look::few, 1, change); }
   double last_us() const { return last_us_; }
   /// On a clock of another make; 0 where there is none.
@@ -65,6 +66,8 @@ class Bench {
   std::optional<Finding> check_values() const;
   /// Of all elements of the outputs.
   std::string outputs_hash() const;
+  /// The same as the launch left them, where all elements were looked at then.
+  const std::string& hash_at_end() const { return hash_at_end_; }
   /// Whether the sampled elements are still what they were at the end of the launch.
   std::optional<Finding> check_finished() const;
   /// The same of all elements, unless few were looked at, after a moment in which an honest host does nothing.

@@ -13,7 +13,7 @@ namespace cpu = device::cpu;
 
 namespace {
 
-constexpr int floor_samples = 9, ceiling_samples = 9, launch_samples = 31, outside_samples = 15, waking_samples = 7;
+constexpr int floor_samples = 9, ceiling_samples = 9, launch_samples = 31, outside_samples = 15, waking_samples = 7, most_times = 3;
 constexpr size_t least_clean_samples = 5;
 constexpr int64_t ceiling_bytes = 128 << 20, read_part_bytes = 64 << 10;
 constexpr int64_t multiply_rounds = 100'000, multiply_flops = 2 * 16 * 16 * multiply_rounds, shares_per_worker = 8;
@@ -29,6 +29,17 @@ cpu::LaunchEntry builtin_launch(const char* name, int64_t blocks, int32_t argume
 
 cpu::ArgumentEntry integer(int64_t value) { return {cpu::ArgumentEntry::integer, 0, value}; }
 cpu::ArgumentEntry pointer(int64_t offset) { return {cpu::ArgumentEntry::arena_pointer, 0, offset}; }
+
+/// Of launches; the clean ones apart.
+struct Times {
+  std::vector<double> all, clean;
+
+  void add(const device::Outcome& outcome) {
+    all.push_back(outcome.us);
+    if (is_clean(outcome.us, outcome.waited_us)) clean.push_back(outcome.us);
+  }
+  double fastest() const { return std::ranges::min(clean.size() >= least_clean_samples ? clean : all); }
+};
 
 int64_t page_aligned(int64_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 
@@ -70,19 +81,17 @@ cpu::Host& CpuMachine::builtin_host() {
 
 Floor CpuMachine::cold(const cpu::Program& program, int samples) {
   cpu::Host& host = builtin_host();
-  std::vector<double> all, clean;
+  Times times;
   device::Outcome outcome = host.install(program);
-  for (int i = 0; i <= 3 * samples && static_cast<int>(clean.size()) < samples && outcome.ok(); ++i) {
+  for (int i = 0; i <= most_times * samples && static_cast<int>(times.clean.size()) < samples && outcome.ok(); ++i) {
     if (i > 0) flusher_.flush();
     outcome = host.launch(workers_, longest_run_seconds_);
-    if (i == 0) continue;
-    all.push_back(outcome.us);
-    if (is_clean(outcome.us, outcome.waited_us)) clean.push_back(outcome.us);
+    if (i > 0) times.add(outcome);
   }
   if (!outcome.ok()) throw Error("a built-in kernel fails: " + outcome.text);
   // Where other work disturbs nearly every launch, the fastest is nearest to the truth: a floor that is too high accuses the honest.
-  const double fastest = std::ranges::min(all);
-  return {clean.size() >= least_clean_samples ? median(clean) : fastest, fastest};
+  const double fastest = std::ranges::min(times.all);
+  return {times.clean.size() >= least_clean_samples ? median(times.clean) : fastest, fastest};
 }
 
 Floors CpuMachine::floors(int64_t read_bytes, int64_t write_bytes) {
@@ -115,17 +124,19 @@ std::optional<double> CpuMachine::idle_outside_us() {
 
 std::optional<double> CpuMachine::waking_us() {
   cpu::Host& host = builtin_host();
-  std::vector<double> usual_us, stopped_us;
+  Times usual, stopped;
+  const auto enough = [](const Times& times) { return static_cast<int>(times.clean.size()) >= waking_samples; };
   device::Outcome outcome = host.install(empty_program());
-  for (int i = 0; i < waking_samples && outcome.ok(); ++i) {
+  for (int i = 0; i < most_times * waking_samples && !(enough(usual) && enough(stopped)) && outcome.ok(); ++i) {
     flusher_.flush();
     outcome = host.launch(workers_, longest_run_seconds_);
-    usual_us.push_back(outcome.us);
-    if (outcome.ok()) outcome = host.launch(workers_, longest_run_seconds_, {.while_stopped = [this] { flusher_.flush(); }});
-    stopped_us.push_back(outcome.us);
+    if (!outcome.ok()) break;
+    usual.add(outcome);
+    outcome = host.launch(workers_, longest_run_seconds_, {.while_stopped = [this] { flusher_.flush(); }});
+    stopped.add(outcome);
   }
   if (!outcome.ok()) return std::nullopt;
-  return std::max(0.0, std::ranges::min(stopped_us) - std::ranges::min(usual_us));
+  return std::max(0.0, stopped.fastest() - usual.fastest());
 }
 
 cpu::Program CpuMachine::empty_program() const {

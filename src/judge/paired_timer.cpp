@@ -5,6 +5,8 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <iterator>
+#include <limits>
 
 namespace ak::judge {
 namespace {
@@ -20,6 +22,8 @@ constexpr double longest_repeated_us = 20'000;                         // a long
 constexpr double patience = 4;                                         // times maximum_seconds, where too few samples are undisturbed
 constexpr double most_repeats = 16, repeated_us = 2000;                // of a launch, where the device has its own clock
 constexpr size_t least_outside = 4;
+constexpr int most_stopped = 12;
+constexpr int64_t all_elements = std::numeric_limits<int64_t>::max();
 constexpr uint64_t cycle = 8;                   // of launches, most of which leave no element as it was
 constexpr std::array few_changes = {0, 1, 64};  // of those that are alike
 constexpr size_t alone_least = 12, alone_most = 60;
@@ -92,6 +96,21 @@ std::optional<Finding> disagreement(const std::vector<Sample>& samples) {
                  {}};
 }
 
+void count_slower(Timing& timing, Timing again) {
+  std::ranges::move(again.launches, std::back_inserter(timing.launches));
+  ++timing.measurements;
+  timing.outside_us = std::move(again.outside_us);
+  const double factor = median(timing.samples_us) / median(again.samples_us);
+  if (factor >= 1) return;
+  timing.samples_us = std::move(again.samples_us);
+  timing.disturbed = again.disturbed;
+  timing.second_clock_us = again.second_clock_us;
+  timing.speedup *= factor;
+  timing.interval = {timing.interval.low * factor, timing.interval.high * factor};
+}
+
+bool clears(const Timing& timing, const TimingRules& rules) { return timing.interval.low > 1 + rules.minimum_gain + timing.noise; }
+
 double outside_us(const Timing& timing) {
   if (timing.outside_us.size() < least_outside) return 0;
   auto launches = timing.outside_us;
@@ -150,18 +169,19 @@ std::optional<Finding> PairedTimer::watch(Bench& bench, int launches) {
   return std::nullopt;
 }
 
-std::optional<Finding> PairedTimer::time_stopped(Bench& bench, int launches, Timing& timing, double& fastest_us) {
-  for (int i = 0; i < launches; ++i) {
-    const Perturbation perturbation{.seed = secrets_(), .nudged = bench.affordable_nudges()};
+std::optional<Finding> PairedTimer::time_stopped(Bench& bench, double limit_us, std::vector<StoppedLaunch>& stopped) {
+  const auto enough = [&] { return stopped.size() >= enough_stopped && stopped[enough_stopped - 1].us <= limit_us; };
+  for (int i = 0; i < most_stopped && !enough(); ++i) {
+    const Perturbation perturbation{.seed = secrets_(), .nudged = all_elements};
     const auto change = [&] {
       bench.perturb(perturbation);
       machine_.flush();
     };
     bench.poison_outputs();
     if (auto finding = bench.launch_stopped(change)) return finding;
-    if (auto finding = bench.check_finished()) return finding;
-    timing.launches.push_back({perturbation, bench.outputs_hash()});
-    fastest_us = std::min(fastest_us, bench.last_us());
+    if (auto finding = bench.check_finished_later()) return finding;
+    stopped.push_back({{perturbation, bench.hash_at_end()}, bench.last_us()});
+    std::ranges::sort(stopped, {}, &StoppedLaunch::us);
     if (auto finding = bench.check_memory()) return finding;
   }
   return std::nullopt;

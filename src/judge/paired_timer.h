@@ -26,6 +26,11 @@ struct TimedLaunch {
   std::string outputs_hash;
 };
 
+/// One whose inputs changed while the candidate stood still.
+struct StoppedLaunch : TimedLaunch {
+  double us = 0;
+};
+
 struct Timing {
   std::optional<Finding> failure;                        // of the candidate
   std::optional<Finding> incumbent_failure;              // not the candidate's fault
@@ -34,11 +39,19 @@ struct Timing {
   int disturbed = 0;                                     // others, left out
   double second_clock_us = 0;                            // median of the candidate on another clock; 0: there is none
   double speedup = 1, noise = 0;
-  Interval interval{0, 0};  // of the speed-up, 95 %
-  std::vector<TimedLaunch> launches;
-  /// Of the candidate's launches, where it is known: its time, and device::Outcome::outside_us.
+  Interval interval{0, 0};            // of the speed-up, 95 %
+  std::vector<TimedLaunch> launches;  // of all measurements
+  int measurements = 1;
+  std::vector<StoppedLaunch> acquitting;  // those that were as fast as the others
+  /// Of the candidate's launches in the last measurement, where it is known: its time, and device::Outcome::outside_us.
   std::vector<std::pair<double, double>> outside_us;
 };
+
+/// Measured twice, the candidate is as slow as the slower of the two says: one that has learnt to be honest, or that others disturb.
+void count_slower(Timing& timing, Timing again);
+
+/// Whether a speed-up clears the gain and the noise.
+bool clears(const Timing& timing, const TimingRules& rules);
 
 /// Median of the CPU time that the candidate's threads took around its fastest launches, beyond what the clock allows for: of a launch
 /// that others disturbed too much is allowed for. 0 where too little is known.
@@ -65,6 +78,8 @@ std::optional<Finding> disagreement(const std::vector<Sample>& samples);
 
 class PairedTimer {
  public:
+  static constexpr size_t enough_stopped = 2;  // one may have an answer of its own for inputs that are rare
+
   PairedTimer(Machine& machine, std::mt19937_64& secrets) : machine_(machine), secrets_(secrets) {}
 
   /// A B B A until the interval decides. Both benches are placed and warm.
@@ -73,8 +88,9 @@ class PairedTimer {
   Timing measure(Bench& candidate, const TimingRules& rules);
   /// Launches that look like those that were timed, whose end is seen at the very moment: whether the outputs are complete then.
   std::optional<Finding> watch(Bench& bench, int launches);
-  /// The fastest of some launches on inputs that change while the candidate stands still, into `fastest_us` if it is faster.
-  std::optional<Finding> time_stopped(Bench& bench, int launches, Timing& timing, double& fastest_us);
+  /// Launches on inputs that change while the candidate stands still, until enough in `stopped` take no longer than `limit_us`, or some
+  /// more were made. The fastest are first.
+  std::optional<Finding> time_stopped(Bench& bench, double limit_us, std::vector<StoppedLaunch>& stopped);
 
  private:
   /// One launch on new contents, off the record.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <random>
@@ -50,8 +51,14 @@ class Server {
   std::optional<Finding> warm_up(Bench& bench);
   /// The timed launches again, in a fresh host that remembers nothing.
   std::optional<Finding> replay(const Subject& subject, const CaseData& data, Timing& timing);
+  /// The slower of the two measurements counts.
+  std::optional<Finding> measure_again(Bench& bench, Timing& timing);
+  /// Machine::waking_us().
+  std::optional<double> waking_time();
   std::optional<Finding> works_outside(Bench& bench, Timing& timing);
-  std::optional<Finding> works_ahead(Bench& bench, Timing& timing);
+  std::optional<Finding> works_ahead(const Subject& subject, const CaseData& data, Bench& bench, Timing& timing);
+  std::optional<Finding> gave_up(const Subject& subject, const CaseData& data, Bench& stopped,
+                                 const std::function<double(double)>& limit_us);
   std::optional<Finding> below_floor(Bench& bench, const CaseData& data, Timing& timing);
   /// All that a time is doubted for, before it is kept.
   std::optional<Finding> doubt(const Subject& subject, const CaseData& data, Bench& bench, Timing& timing);

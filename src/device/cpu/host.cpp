@@ -341,14 +341,14 @@ Outcome Host::run(Request verb, int workers, double timeout_seconds, const Momen
   if (!outcome.ok()) return outcome;
 
   if (moments.while_stopped) {
-    process_->stop();
+    stop();
     moments.while_stopped();
   }
   if (moments.at_start) moments.at_start(0, 1);
   const double waited_before_us = waited_us();
   const int64_t start = now_ns();
   command_->go.store(sequence_, std::memory_order_release);
-  if (moments.while_stopped) process_->resume();
+  if (moments.while_stopped) resume();
   futex_wake(command_->go);
   outcome = wait_for(status_->done, sequence_ + 1, start + static_cast<int64_t>(timeout_seconds * 1e9),
                      moments.awake ? start + longest_awake_ns : 0);

@@ -53,6 +53,9 @@ class Host final : public device::Host {
     return run(Request::launch, workers, timeout_seconds, moments);
   }
 
+  void stop() override { process_->stop(); }
+  void resume() override { process_->resume(); }
+
   int workers() const override { return workers_; }
   int64_t alignment() const override { return 64; }
   bool shares_memory() const override { return true; }

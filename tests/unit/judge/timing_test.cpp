@@ -82,6 +82,33 @@ TEST(Conclusion, disturbed_samples_are_left_out_where_enough_others_are) {
   EXPECT_EQ(timing.disturbed, 0);
 }
 
+TEST(Conclusion, the_slower_of_two_measurements_counts) {
+  Timing timing;
+  timing.samples_us = {50, 51, 52};
+  timing.launches.resize(3);
+  timing.speedup = 2;
+  timing.interval = {1.8, 2.2};
+  timing.noise = 0.02;
+  Timing faster, slower;
+  faster.samples_us = {40, 41, 42};
+  faster.launches.resize(4);
+  count_slower(timing, faster);
+  EXPECT_EQ(median(timing.samples_us), 51);
+  EXPECT_EQ(timing.speedup, 2);
+  EXPECT_TRUE(clears(timing, {.minimum_gain = 0.5}));
+  slower.samples_us = {100, 101, 102, 103, 104};
+  slower.disturbed = 1;
+  count_slower(timing, slower);
+  EXPECT_EQ(timing.samples_us, slower.samples_us);
+  EXPECT_EQ(timing.disturbed, 1);
+  EXPECT_NEAR(timing.speedup, 1, 1e-9);
+  EXPECT_NEAR(timing.interval.low, 0.9, 1e-9);
+  EXPECT_NEAR(timing.interval.high, 1.1, 1e-9);
+  EXPECT_FALSE(clears(timing, {}));
+  EXPECT_EQ(timing.launches.size(), 7);
+  EXPECT_EQ(timing.measurements, 3);
+}
+
 TEST(Timing, a_first_candidate_is_timed_alone) {
   Rig rig;
   const Json reply = rig.time(scale_source(honest_body), "");
@@ -141,6 +168,8 @@ class TwoClocks : public device::Host {
     outcome.second_us = factor_ * outcome.us;
     return outcome;
   }
+  void stop() override { host_->stop(); }
+  void resume() override { host_->resume(); }
   int workers() const override { return host_->workers(); }
   int64_t alignment() const override { return host_->alignment(); }
   int64_t most_scratch_bytes() const override { return host_->most_scratch_bytes(); }
@@ -163,6 +192,50 @@ class CoarseHost final : public TwoClocks {
   int64_t alignment() const override { return 512; }
   bool as_allocated = false;
 };
+
+/// Takes 100 us, and counts how often it is stopped.
+class StoppedHost final : public TwoClocks {
+ public:
+  explicit StoppedHost(std::unique_ptr<device::Host> host) : TwoClocks(std::move(host), 100, 1) {}
+  device::Outcome launch(int workers, double timeout_seconds, const device::Moments& moments) override {
+    before_starts += moments.while_stopped ? 1 : 0;
+    return TwoClocks::launch(workers, timeout_seconds, moments);
+  }
+  void stop() override {
+    TwoClocks::stop();
+    ++at_ends;
+  }
+  size_t before_starts = 0, at_ends = 0;
+};
+
+TEST(Timing, two_stopped_launches_as_fast_as_others_are_enough) {
+  Rig rig;
+  CpuMachine machine(judge_executable(), 2, {}, 60);
+  std::mt19937_64 secrets(5);
+  const Json arguments = rig.arguments(Rig::workload_case()), candidate = rig.candidate(scale_source(honest_body), Rig::workload_case());
+  const CaseData data =
+      CaseData::load(scale_task(), arguments["case"], arguments["inputs"].get<std::string>(), arguments["expected"].get<std::string>());
+  StoppedHost host(machine.new_host(candidate["module"].get<std::string>()));
+  ASSERT_TRUE(host.load().ok());
+  Bench bench(host, data, kernel::concrete_plan_from_json(candidate));
+  ASSERT_FALSE(bench.place(1));
+  std::vector<StoppedLaunch> stopped;
+  EXPECT_FALSE(PairedTimer(machine, secrets).time_stopped(bench, 50, stopped));
+  const size_t most = stopped.size();
+  EXPECT_GT(most, 2);
+  EXPECT_FALSE(PairedTimer(machine, secrets).time_stopped(bench, 200, stopped));
+  EXPECT_EQ(stopped.size(), most) << "those of before are fast enough";
+  stopped.clear();
+  EXPECT_FALSE(PairedTimer(machine, secrets).time_stopped(bench, 200, stopped));
+  EXPECT_EQ(stopped.size(), 2);
+  EXPECT_EQ(host.before_starts, most + 2);
+  EXPECT_EQ(host.at_ends, most + 2);
+  for (const StoppedLaunch& each : stopped) {
+    EXPECT_GE(each.perturbation.nudged, 64 * 768);
+    EXPECT_FALSE(each.outputs_hash.empty());
+  }
+  EXPECT_NE(stopped[0].outputs_hash, stopped[1].outputs_hash);
+}
 
 /// What the timer says of a kernel that takes 100 us, alone and against one that takes 300, where the second clock runs `factor` as fast.
 std::vector<std::optional<Finding>> with_a_second_clock(double factor) {
