@@ -19,15 +19,15 @@ Json settings_of(Json pair, std::string_view backend) {
   return pair;
 }
 
-/// A kernel file from the opening of its task, the plan of the pair where it has its own, and the code of the pair.
+/// A kernel file from the opening of its task, the plan and prelude of the pair where it has its own, and its code.
 kernel::KernelFile kernel_file(const Json& task, const Json& pair, kernel::Backend backend, const std::string& code,
                                const std::string& origin) {
   const Json& opening = task.at(std::string(name_of(backend)));
   const std::string text = fmt::format(
       "/*autokernel\nfamily = \"{}\"\nbackend = \"{}\"\n[tune]\nPLANTED = {{ values = [0, 1], default = 0, tier = 1 }}\n{}*/\n"
-      "#include <autokernel/{}>\n{}#line 1\n{}",
+      "#include <autokernel/{}>\n{}{}#line 1\n{}",
       pair.at("task").get<std::string>(), name_of(backend), (pair.contains("plan") ? pair : opening).at("plan").get<std::string>(),
-      backend == kernel::Backend::cuda ? "reduce.cuh" : "cpu.h", opening.at("prelude").get<std::string>(), code);
+      backend == kernel::Backend::cuda ? "reduce.cuh" : "cpu.h", opening.at("prelude").get<std::string>(), pair.value("prelude", ""), code);
   return kernel::KernelFile::parse(text, origin);
 }
 
@@ -63,10 +63,11 @@ SelfTest::SelfTest(const std::filesystem::path& folder, std::filesystem::path ju
     for (const Json& shared : suite.at("pair")) {
       const Json json = settings_of(shared, device);
       const std::string name = json.at("name"), task = json.at("task");
-      const auto code = read_file_if_exists(folder / device / (name + ending));
+      const std::string file = json.value("file", name) + ending;
+      const auto code = read_file_if_exists(folder / device / file);
       if (!code) continue;
       pairs_.push_back({name, json.at("class"), task, parse_verdict(json.at("verdict").get<std::string>()), json.value("rule", ""),
-                        kernel_file(suite.at("task").at(task), json, backend, *code, name + ending)});
+                        kernel_file(suite.at("task").at(task), json, backend, *code, file)});
     }
   } catch (const Json::exception& error) {
     throw Error(path + " is malformed: " + error.what());

@@ -12,7 +12,8 @@
 
 namespace ak::judge {
 
-/// One file of playbook/self_test/<device>: with PLANTED = 1 it is the planted candidate, with 0 its honest twin.
+/// One file of playbook/self_test/<device>, or what a prelude makes of a shared one: with PLANTED = 1 it is the planted candidate, with 0
+/// its honest twin.
 struct Pair {
   std::string name, class_name, task;
   Verdict verdict = Verdict::wrong;
