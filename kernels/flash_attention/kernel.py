@@ -48,6 +48,13 @@ set  = { BLOCK_M = 128, BLOCK_N = 128, NUM_WARPS = 8, NUM_STAGES = 2 }
 [[prior]]
 when = "sizeof(T) == 2 && compute_capability >= 90 && D > 64 && D <= 128 && S >= 512"
 set  = { BLOCK_M = 128, BLOCK_N = 128, NUM_WARPS = 8, NUM_STAGES = 2, TMA = 1 }
+# Many queries: a program that has more of them reads keys and values less often.
+[[prior]]
+when = "sizeof(T) == 2 && compute_capability >= 90 && D > 64 && D <= 128 && B * H * cdiv(S, 256) >= sm_count"
+set  = { BLOCK_M = 256, BLOCK_N = 128, NUM_WARPS = 8, NUM_STAGES = 2, TMA = 1 }
+[[prior]]
+when = "sizeof(T) == 2 && compute_capability >= 90 && D > 64 && D <= 128 && B * H * cdiv(S, 256) >= sm_count"
+set  = { BLOCK_M = 256, BLOCK_N = 128, NUM_WARPS = 8, NUM_STAGES = 2 }
 # Fewer tiles of queries than multiprocessors.
 [[prior]]
 when = "sizeof(T) == 2 && S > 16 && B * H * cdiv(S, 128) < sm_count"
