@@ -38,7 +38,9 @@ struct Times {
     all.push_back(outcome.us);
     if (is_clean(outcome.us, outcome.waited_us)) clean.push_back(outcome.us);
   }
-  double fastest() const { return std::ranges::min(clean.size() >= least_clean_samples ? clean : all); }
+  double fastest() const { return std::ranges::min(all); }
+  /// Where other work disturbs nearly every launch, the fastest is nearest to the truth.
+  double usual() const { return clean.size() >= least_clean_samples ? median(clean) : fastest(); }
 };
 
 int64_t page_aligned(int64_t bytes) { return (bytes + 4095) / 4096 * 4096; }
@@ -89,9 +91,7 @@ Floor CpuMachine::cold(const cpu::Program& program, int samples) {
     if (i > 0) times.add(outcome);
   }
   if (!outcome.ok()) throw Error("a built-in kernel fails: " + outcome.text);
-  // Where other work disturbs nearly every launch, the fastest is nearest to the truth: a floor that is too high accuses the honest.
-  const double fastest = std::ranges::min(times.all);
-  return {times.clean.size() >= least_clean_samples ? median(times.clean) : fastest, fastest};
+  return {times.usual(), times.fastest()};  // a floor that is too high accuses the honest
 }
 
 Floors CpuMachine::floors(int64_t read_bytes, int64_t write_bytes) {
@@ -136,7 +136,7 @@ std::optional<double> CpuMachine::waking_us() {
     stopped.add(outcome);
   }
   if (!outcome.ok()) return std::nullopt;
-  return std::max(0.0, stopped.fastest() - usual.fastest());
+  return std::max(0.0, stopped.usual() - usual.usual());
 }
 
 cpu::Program CpuMachine::empty_program() const {

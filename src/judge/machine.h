@@ -52,7 +52,7 @@ class Machine {
   /// is not known.
   virtual std::optional<double> idle_outside_us() { return std::nullopt; }
 
-  /// How much longer a launch that computes nothing takes at least where its host stood still until the clock ran; nothing where none can.
+  /// How much longer a launch that computes nothing takes where its host stood still until the clock ran; nothing where none can.
   virtual std::optional<double> waking_us() { return std::nullopt; }
 
   /// Whether someone can watch a launch on so many workers without taking a CPU from it.
