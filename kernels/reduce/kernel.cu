@@ -18,6 +18,12 @@ require = ["VECTORS * THREADS <= 8192",                                         
            "SHARERS <= 8 || OP != 4 && OP != 5"]                                # its shared memory, with a place beside each value
 
 [[prior]]
+when = "INNER == 1 && OUTER < 2 * sm_count && compute_capability >= 90"
+set = { VECTORS = 8, THREADS = 128, BLOCKS = 8, FINISH = 0, AHEAD = 0, OVERLAP = 1 }
+[[prior]]
+when = "INNER == 1 && OUTER < 2 * sm_count && compute_capability >= 90"
+set = { VECTORS = 4, THREADS = 256, BLOCKS = 8, FINISH = 0, AHEAD = 0, OVERLAP = 1 }
+[[prior]]
 when = "INNER == 1 && OUTER < 2 * sm_count"
 set = { VECTORS = 8, THREADS = 256, BLOCKS = 4, FINISH = 1, AHEAD = 0 }
 [[prior]]
