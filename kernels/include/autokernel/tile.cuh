@@ -49,6 +49,7 @@ class Tile {
         for (int p = 0; p < products; ++p) fetch<block_n>(next_b_[p], b[p], b_reads[p], first_n, k + depth);
       }
       add_products();
+      if (in_parts && (k / depth % (part / depth) == part / depth - 1 || k + depth >= a.depth)) end_part();
     }
   }
 
@@ -64,8 +65,9 @@ class Tile {
           float sums[products][2];
 #pragma unroll
           for (int p = 0; p < products; ++p) {
-            sums[p][0] = sums_[p][i][j][2 * h];
-            sums[p][1] = sums_[p][i][j][2 * h + 1];
+            const float(&all)[4] = in_parts ? totals_[p][i][j] : sums_[p][i][j];
+            sums[p][0] = all[2 * h];
+            sums[p][1] = all[2 * h + 1];
           }
           f(warp_m() + 16 * i + 8 * h + lane() / 4, warp_n() + 8 * j + lane() % 4 * 2, sums);
         }
@@ -77,7 +79,11 @@ class Tile {
   static constexpr int L = lanes<E>;
   static constexpr int depth = vectors_deep * L;
   static constexpr int pitch = depth + L;  // which spreads rows over the banks
+  // Long chains of additions to one float lose more digits than a library's product does: those of a part of the depth are added up apart.
+  static constexpr bool in_parts = sizeof(E) == 4;
+  static constexpr int part = 64;
   static constexpr int tiles_m = warp_rows / 16, tiles_n = warp_columns / 8;
+  static_assert(part % depth == 0 || !in_parts);
   static_assert(block_m % warp_rows == 0 && block_n % warp_columns == 0 && warp_rows % 16 == 0 && warp_columns % 8 == 0 && vectors_deep % 2 == 0);
 
   struct Room {
@@ -200,7 +206,24 @@ class Tile {
     }
   }
 
-  float sums_[products][tiles_m][tiles_n][4] = {};
+  __device__ __forceinline__ void end_part() {
+#pragma unroll
+    for (int p = 0; p < products; ++p) {
+#pragma unroll
+      for (int i = 0; i < tiles_m; ++i) {
+#pragma unroll
+        for (int j = 0; j < tiles_n; ++j) {
+#pragma unroll
+          for (int c = 0; c < 4; ++c) {
+            totals_[p][i][j][c] += sums_[p][i][j][c];
+            sums_[p][i][j][c] = 0.0f;
+          }
+        }
+      }
+    }
+  }
+
+  float sums_[products][tiles_m][tiles_n][4] = {}, totals_[products][tiles_m][tiles_n][4] = {};  // `totals_` of what is in parts
   uint4 next_a_[share<block_m>], next_b_[products][share<block_n>];
 };
 
