@@ -20,26 +20,31 @@ A argument(void* const* arguments, int index) {
   return value;
 }
 
-constexpr int64_t words_per_line = 8;
-constexpr int64_t lines_ahead = 64;  // 4 KiB: past the page where hardware prefetchers stop
+constexpr int64_t line_bytes = 64;
+constexpr int words_per_line = 8;
+constexpr int64_t bytes_ahead = 4 << 10;  // past the page where hardware prefetchers stop
 
-typedef int64_t Line __attribute__((vector_size(64), aligned(8)));
+typedef int64_t Line __attribute__((vector_size(64)));
 
 AK_EVERY_CPU int64_t sum_of(const char* source, int64_t bytes) {
-  const auto* lines = reinterpret_cast<const Line*>(source);
-  Line total[4] = {};
-  int64_t line = 0;
-  for (; line + 4 <= bytes / 64; line += 4) {
+  Line total[4] = {}, next;
+  int64_t at = 0;
+  for (; at + 4 * line_bytes <= bytes; at += 4 * line_bytes) {
 #pragma GCC unroll 4
     for (int u = 0; u < 4; ++u) {
-      __builtin_prefetch(lines + line + u + lines_ahead);
-      total[u] ^= lines[line + u];
+      const char* const from = source + at + u * line_bytes;
+      __builtin_prefetch(from + bytes_ahead);
+      std::memcpy(&next, from, sizeof next);  // no vector is read in its place: it may begin at any byte
+      total[u] ^= next;
     }
   }
-  for (; line < bytes / 64; ++line) total[0] ^= lines[line];
+  for (; at + line_bytes <= bytes; at += line_bytes) {
+    std::memcpy(&next, source + at, sizeof next);
+    total[0] ^= next;
+  }
   total[0] ^= total[1] ^ total[2] ^ total[3];
   int64_t sum = 0;
-  for (int64_t word = 0; word < words_per_line; ++word) sum ^= total[0][word];
+  for (int word = 0; word < words_per_line; ++word) sum ^= total[0][word];
   return sum;
 }
 

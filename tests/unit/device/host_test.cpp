@@ -50,6 +50,20 @@ TEST(Host, copies_what_lies_in_the_arena) {
   }
 }
 
+TEST(Host, reads_what_begins_at_any_byte) {
+  Host host(executable(), std::nullopt, 2);
+  ASSERT_TRUE(host.load().ok());
+  host.arena(1 << 20);
+  for (int64_t written = 0; written < 70; ++written) {  // the rest is only read, from there on
+    Program program;
+    program.arguments = {pointer(0), integer(512 << 10), pointer(768 << 10), integer(written), integer(1)};
+    program.launches = {entry("builtin.copy", 1, 5)};
+    ASSERT_TRUE(host.install(program).ok());
+    const Outcome outcome = host.launch(1, 10);
+    ASSERT_TRUE(outcome.ok()) << written << ": " << outcome.text;
+  }
+}
+
 TEST(Host, zeroes_within_the_launch) {
   Host host(executable(), std::nullopt, 2);
   ASSERT_TRUE(host.load().ok());
