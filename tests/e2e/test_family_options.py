@@ -107,7 +107,11 @@ PLANTED = {  # of a CPU kernel of reduce: what is written instead of what
 
 @pytest.mark.parametrize(
     ("option", "planted", "expected"),
-    [(6, "nothing but where an ordinary number is large", (1, "normal")), (4, "the last of equal ones, but where the first element is one", (3, "ties"))],
+    [
+        (6, "nothing but where an ordinary number is large", (1, {"normal"})),
+        # large numbers with small differences may have equal ones by chance
+        (4, "the last of equal ones, but where the first element is one", (3, {"ties", "offset"})),
+    ],
 )
 def test_planted_reductions_are_refused(program, option, planted, expected):
     model = program.directory / "forms.py"
@@ -122,7 +126,9 @@ def test_planted_reductions_are_refused(program, option, planted, expected):
     kernel.write_text(kernel.read_text().replace(right, wrong))
     result = program("bench", path.name, "--run-dir", program.run_dir, "--note", planted, "--json")
     reply = json.loads(result.out.strip().splitlines()[-1])
-    assert (reply["verdict"], reply["evidence"].get("stage"), reply["evidence"]["case"]["generator"]) == ("wrong", *expected), reply["evidence"]
+    stage, generators = expected
+    assert (reply["verdict"], reply["evidence"].get("stage")) == ("wrong", stage), reply["evidence"]
+    assert reply["evidence"]["case"]["generator"] in generators, reply["evidence"]
 
 
 def test_ignored_rows_of_the_timed_shape_are_checked(program):
