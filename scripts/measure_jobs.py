@@ -209,15 +209,16 @@ def export(setting):
 
 
 def kernelbench(setting):
-    """Problems of families of ours, the small ones first; the score after each, so that there is one whenever the time is over."""
-    source = ["--source", setting.kernelbench, "--level", "1", "--backend", setting.device, "--experiments", "1" if setting.rehearsal else "12"]
-    commands = []
-    for problem in ["1"] if setting.rehearsal else ["1", "40", "23", "36", "47"]:
-        for verb in ("solve", "bench"):
-            words = [setting.program, "kernelbench", verb, *source, "--problems", problem, "--run-dir", setting.file("run"), "--json"]
-            commands.append((f"{verb}_{problem}.json", words))
-        commands.append(("score.json", [setting.program, "kernelbench", "score", "--run-dir", setting.file("run"), "--json"]))
-    return commands
+    """Levels 1 and 2, each verb going on where it was."""
+    problems = ["--level", "1", "--problems", "1"] if setting.rehearsal else ["--level", "1-2"]
+    words = [setting.program, "kernelbench"]
+    which = ["--source", setting.kernelbench, "--backend", setting.device, *problems]
+    place = ["--run-dir", setting.file("run"), "--json"]
+    return [
+        ("solve.json", [*words, "solve", *which, "--experiments", "1" if setting.rehearsal else "10", *place]),
+        ("bench.json", [*words, "bench", *which, *place]),
+        ("score.json", [*words, "score", *place]),
+    ]
 
 
 JOBS = [
@@ -242,5 +243,5 @@ JOBS = [
     Job("export", "a kept kernel as a package for the Hub and for pip, loaded without AutoKernel", 200, export, read_export),
     Job("tests_export", "exported packages serve layers, are differentiated and compiled on this GPU", 300, pytest("tests/e2e/test_export.py", "-k", "cuda"), read_pytest,
         missing=first_of(needs_gpu, needs_pytest)),
-    Job("kernelbench", "a slice of KernelBench, solved and judged by both verdicts", 1200, kernelbench, read_kernelbench, 240, missing=needs_kernelbench),
+    Job("kernelbench", "levels 1 and 2 of KernelBench, solved and judged by both verdicts", 1700, kernelbench, read_kernelbench, 240, missing=needs_kernelbench),
 ]

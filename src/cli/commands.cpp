@@ -11,6 +11,7 @@
 #include "cli/doctor.h"
 #include "cli/engine_socket.h"
 #include "cli/export.h"
+#include "cli/job.h"
 #include "cli/judge_rate.h"
 #include "cli/opened.h"
 #include "cli/self_test.h"
@@ -26,33 +27,12 @@
 namespace ak::cli {
 namespace {
 
-constexpr double default_minutes = 10;
-
 void print_json(const Json& json) { fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace)); }
-
-plan::Budget budget_of(const Options& options, const store::Run& run) {
-  if (options.experiments) return {.minutes = std::nullopt, .experiments = std::max<int64_t>(0, *options.experiments - run.experiments())};
-  return {.minutes = options.minutes.value_or(default_minutes), .experiments = std::nullopt};
-}
 
 /// Whether the model with its kernels may be used: every replaced region was called, and the error is within bounds. True where there is
 /// nothing to verify.
 bool holds(const Json& verification) {
   return verification.is_null() || (verification.value("parity", true) && verification.value("engaged", true));
-}
-
-/// Agents first, where any were asked for, then the built-in search with what is left of the budget. Returns why it ended.
-std::string search(Session& session, const Options& options, const std::string& only) {
-  Options left = options;
-  if (!options.agent.empty()) {
-    const int64_t start_ns = session.clock().now_ns();
-    plan::Budget budget = budget_of(options, session.run());
-    if (!options.minutes) budget.minutes.reset();  // each agent has its own
-    session.progress().note("agents: " + let_agents_propose(session, options, budget, only));
-    if (stop_requested()) return "stopped";
-    if (left.minutes) *left.minutes = std::max(0.0, *left.minutes - session.clock().seconds_since(start_ns) / 60);
-  }
-  return search_kernels(session, budget_of(left, session.run()), only);
 }
 
 /// One verdict, printed. Returns the exit code of `bench`.
@@ -103,21 +83,11 @@ Exit run(Options& options) {
   capture_model(session);
   measure_nodes(session);
   extract_tasks(session, options.top, options.min_share_percent);
-  measure_baselines(session);
-  const int64_t before = session.run().experiments();
-  if (!stop_requested()) search(session, options, {});
-  const bool interrupted = stop_requested();
-  const bool verified = session.has("verification.json") && session.run().experiments() == before;
-  if (!interrupted && !verified) {
-    session.save_state();
-    bundle_winners(session);
-    if (options.rounds > 0) verify_model(session, options.rounds);
-  }
-  session.save_state();
+  search_and_verify(session, options);
   const Json verification = session.has("verification.json") ? read_json(session.file("verification.json")) : Json();
   opened->progress.reset();
   print_summary(session.run(), options.json);
-  return interrupted ? Exit::interrupted : holds(verification) ? Exit::done : Exit::does_not_hold;
+  return stop_requested() ? Exit::interrupted : holds(verification) ? Exit::done : Exit::does_not_hold;
 }
 
 Exit prepare(Options& options) {

@@ -10,6 +10,7 @@
 
 #include "cli/commands.h"
 #include "cli/kernelbench.h"
+#include "cli/run_all.h"
 #include "core/error.h"
 #include "core/log.h"
 
@@ -25,12 +26,7 @@ const CLI::Validator more_than_zero(
 const CLI::Validator not_negative(
     [](const std::string& text) { return std::strtod(text.c_str(), nullptr) >= 0 ? "" : "must not be negative"; }, "NONNEGATIVE");
 
-void add_request(CLI::App& command, Options& options) {
-  command
-      .add_option("MODEL", options.request.model,
-                  "file.py:Class, module:Class, hf:CONFIG_DIR, or file.py:function that returns (model, inputs)")
-      ->required();
-  command.add_option("--input-shape", options.input_shape, "shape of the model's input, like 1,256; a function brings its own");
+void add_settings(CLI::App& command, Options& options) {
   command.add_option("--dtype", options.request.dtype, "float32, float16 or bfloat16")->capture_default_str();
   command
       .add_option("--device", options.request.device, "cpu, cuda, auto (a GPU where there is one), or null (nothing is compiled or timed)")
@@ -40,7 +36,22 @@ void add_request(CLI::App& command, Options& options) {
                   "cpu, cuda, triton, both (the better of cuda and triton for each task) or auto (the device's)")
       ->capture_default_str();
   command.add_option("--seed", options.request.seed, "of inputs, weights and the search")->capture_default_str();
+}
+
+void add_request(CLI::App& command, Options& options) {
+  command
+      .add_option("MODEL", options.request.model,
+                  "file.py:Class, module:Class, hf:CONFIG_DIR, or file.py:function that returns (model, inputs)")
+      ->required();
+  command.add_option("--input-shape", options.input_shape, "shape of the model's input, like 1,256; a function brings its own");
+  add_settings(command, options);
   command.add_flag("--fresh", options.fresh, "start again in a new directory");
+}
+
+void add_rounds(CLI::App& command, Options& options) {
+  command.add_option("--rounds", options.rounds, "measurements of each variant of the model at the end; 0: the model is not verified")
+      ->capture_default_str()
+      ->check(not_negative);
 }
 
 void add_selection(CLI::App& command, Options& options) {
@@ -129,10 +140,18 @@ struct CommandLine {
     add_agent(run, options);
     add_state(run, options);
     add_selection(run, options);
-    run.add_option("--rounds", options.rounds, "measurements of each variant of the model at the end; 0: the model is not verified")
-        ->capture_default_str()
-        ->check(not_negative);
+    add_rounds(run, options);
     add_common(run, options);
+
+    CLI::App& run_all = add("run-all", "`run` for each model of a list: what takes seconds to start is started once", ak::cli::run_all);
+    run_all.add_option("LIST", options.list, R"(a file like [{"model": "file.py:Class", "input_shape": "1,256", "run_dir": "DIR"}])")
+        ->required()
+        ->check(CLI::ExistingFile);
+    add_settings(run_all, options);
+    add_budget(run_all, options);
+    add_selection(run_all, options);
+    add_rounds(run_all, options);
+    run_all.add_flag("--json", options.json, "machine-readable output on standard output");
 
     CLI::App& prepare = add("prepare", "make the run directory: load the model and capture its graph", ak::cli::prepare);
     add_request(prepare, options);

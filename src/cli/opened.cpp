@@ -7,15 +7,11 @@
 #include "store/state_file.h"
 
 namespace ak::cli {
-namespace {
 
-/// Where progress goes: events to standard output with --json, else lines or the live view to standard error.
 std::unique_ptr<report::Progress> progress_for(const Options& options, const Clock& clock, const std::string& title) {
   std::FILE* out = options.json ? stdout : stderr;
   return report::make_progress(report::style_for(out, options.json), out, clock, title);
 }
-
-}  // namespace
 
 std::unique_ptr<Opened> open_for_request(Options& options) {
   settle_request(options);

@@ -16,6 +16,8 @@ struct Opened {
   std::optional<Session> session;
 };
 
+/// Where progress goes: events to standard output with --json, else lines or the live view to standard error.
+std::unique_ptr<report::Progress> progress_for(const Options& options, const Clock& clock, const std::string& title);
 /// Make or resume the run of `options.request`.
 std::unique_ptr<Opened> open_for_request(Options& options);
 /// The run that a part of a run works on (existing_directory).

@@ -22,6 +22,7 @@ struct Options {
   store::RunRequest request{.device = "auto", .backend = "auto"};  // run, prepare
   std::string input_shape;                                         // as given: "1,256"
   std::filesystem::path run_directory;                             // empty: the default
+  std::filesystem::path list;                                      // run-all
   std::filesystem::path state_file;                                // empty: none
   bool fresh = false, json = false, self_test = false, judge_rate = false;
   std::optional<double> minutes;

@@ -19,9 +19,6 @@
 namespace ak::cli {
 namespace {
 
-using namespace std::chrono_literals;
-
-constexpr auto judge_timeout = 60s;
 constexpr double state_every_s = 60;
 constexpr size_t most_compiling_workers = 8;  // each has PyTorch, a context and inputs of its own
 
@@ -29,18 +26,6 @@ std::atomic<bool> stop_flag = false;  // set by a signal handler, which can reac
 
 extern "C" void on_stop_signal(int) {
   if (stop_flag.exchange(true)) ::_exit(static_cast<int>(Exit::interrupted));
-}
-
-search::Ceilings measure_ceilings(judge::JudgeProcess& process) {
-  const auto answer = process.call("ceilings", Json::object(), judge_timeout);
-  if (!answer)
-    throw Error("the judge did not measure the machine's ceilings: " + process.last_end(), "`autokernel doctor` says what is here");
-  search::Ceilings ceilings{.bytes_per_second = answer->at("copy_bytes_per_s"),
-                            .read_bytes_per_second = answer->at("read_bytes_per_s"),
-                            .flops_per_second = {},
-                            .launch_us = answer->at("launch_us")};
-  for (const auto& [dtype, rate] : answer->at("flops_per_s").items()) ceilings.flops_per_second[parse_dtype(dtype)] = rate;
-  return ceilings;
 }
 
 }  // namespace
@@ -55,8 +40,11 @@ void listen_for_stop() {
   ::sigaction(SIGTERM, &action, nullptr);
 }
 
-Session::Session(store::Run run, const Clock& clock, report::Progress& progress)
-    : run_(std::move(run)), clock_(clock), progress_(progress) {}
+Session::Session(store::Run run, const Clock& clock, report::Progress& progress, std::shared_ptr<Processes> processes)
+    : run_(std::move(run)),
+      clock_(clock),
+      progress_(progress),
+      processes_(processes ? std::move(processes) : std::make_shared<Processes>(torch_device())) {}
 Session::~Session() = default;
 
 const graph::Families& Session::families() {
@@ -65,16 +53,33 @@ const graph::Families& Session::families() {
 }
 
 bridge::Worker& Session::worker() {
-  if (worker_) return *worker_;
-  progress_.phase(run_.request().is_suite() ? "start PyTorch" : "start PyTorch and load the model");
-  worker_ = std::make_unique<bridge::ProcessWorker>(bridge::WorkerOptions{.log = file("worker.log")});
-  worker_->set_progress([this](const std::string& text, int64_t done, int64_t total) { progress_.phase_progress(text, done, total); });
+  if (!processes_->has_worker()) progress_.phase("start PyTorch");
+  bridge::Worker& worker = processes_->worker(file("worker.log"));
+  worker.set_progress([this](const std::string& text, int64_t done, int64_t total) { progress_.phase_progress(text, done, total); });
+  return worker;
+}
+
+bridge::Worker& Session::model_worker() {
   const store::RunRequest& request = run_.request();
-  if (request.is_suite()) return *worker_;
-  const bridge::LoadedModel loaded = worker_->load(
-      {.model = request.model, .input_shape = request.input_shape, .dtype = request.dtype, .device = torch_device(), .seed = request.seed});
-  for (const std::string& warning : loaded.warnings) progress_.note(warning);
-  return *worker_;
+  const bridge::LoadRequest model{
+      .model = request.model, .input_shape = request.input_shape, .dtype = request.dtype, .device = torch_device(), .seed = request.seed};
+  bridge::Worker& ready = worker();
+  if (processes_->is_loaded(model)) return ready;
+  progress_.phase("load the model");
+  for (const std::string& warning : processes_->load(model)) progress_.note(warning);
+  return ready;
+}
+
+const std::string& Session::patterns() {
+  const std::string& dtype = run_.request().dtype;
+  if (!processes_->has_patterns(dtype)) {
+    worker();
+    progress_.phase("trace the families' spellings");
+  }
+  const Processes::Patterns& traced = processes_->patterns(dtype);
+  for (const auto& error : traced.errors)
+    progress_.note(fmt::format("{} is not matched as {}: {}", error.family, error.spelling, error.message));
+  return traced.text;
 }
 
 void Session::compile_baselines(const std::vector<kernel::Task>& tasks, const std::vector<std::string>& kinds) {
@@ -98,27 +103,18 @@ void Session::compile_baselines(const std::vector<kernel::Task>& tasks, const st
 }
 
 compile::Compiler& Session::compiler(kernel::Backend backend) {
-  auto& compiler = compilers_[backend];
-  if (!compiler) {
-    compiler = make_compiler(backend);
-    run_.record_event({{"type", "isolation"}, {"compiler", compiler->version()}, {"compiles", compiler->sandbox()}});
-  }
-  return *compiler;
+  compile::Compiler& compiler = processes_->compiler(backend);
+  if (compilers_told_.insert(backend).second)
+    run_.record_event({{"type", "isolation"}, {"compiler", compiler.version()}, {"compiles", compiler.sandbox()}});
+  return compiler;
 }
 
 judge::JudgeProcess& Session::judge_process() {
-  if (judge_process_) return *judge_process_;
-  const std::string& device = run_.request().device;
-  judge_process_ =
-      std::make_unique<judge::JudgeProcess>(judge::judge_beside_program(), judge_opening(device, compiler(kernel::parse_backend(device))));
-  run_.record_event({{"type", "isolation"}, {"candidates", judge_process_->opened().at("sandbox")}});
-  return *judge_process_;
-}
-
-void Session::prove_triton() {
-  if (triton_proved_) return;
-  judge::prove_triton(judge_process(), compiler(kernel::Backend::triton), home_directory() / "kernels" / "include" / "judge");
-  triton_proved_ = true;
+  compiler(kernel::parse_backend(run_.request().device));
+  judge::JudgeProcess& process = processes_->judge();
+  if (!judge_told_) run_.record_event({{"type", "isolation"}, {"candidates", process.opened().at("sandbox")}});
+  judge_told_ = true;
+  return process;
 }
 
 judge::Judge& Session::judge_of(const std::string& task) {
@@ -127,7 +123,10 @@ judge::Judge& Session::judge_of(const std::string& task) {
   if (is_null_device()) {
     judge_ = std::make_unique<judge::NullJudge>();
   } else {
-    if (run_.state(task).backend == kernel::Backend::triton) prove_triton();
+    if (run_.state(task).backend == kernel::Backend::triton) {
+      compiler(kernel::Backend::triton);
+      processes_->prove_triton();
+    }
     if (!fixtures_) fixtures_ = std::make_unique<WorkerFixtures>([this]() -> bridge::Worker& { return worker(); }, torch_device());
     judge_ = std::make_unique<judge::ProcessJudge>(run_.task(task), judge_process(), compiler(run_.state(task).backend), *fixtures_);
   }
@@ -143,7 +142,7 @@ const search::Settings& Session::settings() {
     settings_->device_facts = {{"workers", 2}, {"l2_bytes", 1 << 20}, {"l3_bytes", 1 << 25}};
   } else {
     settings_->device_facts = judge_process().facts();
-    settings_->ceilings = measure_ceilings(judge_process());
+    settings_->ceilings = processes_->ceilings();
   }
   return *settings_;
 }

@@ -2,13 +2,13 @@
 #pragma once
 
 #include <atomic>
-#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
-#include "bridge/process_worker.h"
 #include "cli/options.h"
+#include "cli/processes.h"
 #include "core/clock.h"
 #include "graph/family.h"
 #include "judge/null_judge.h"
@@ -29,10 +29,12 @@ void listen_for_stop();
 /// A run and the processes that serve it. Everything is started when first needed.
 class Session {
  public:
-  Session(store::Run run, const Clock& clock, report::Progress& progress);
+  /// `processes`: those that served another run on the same device; by default its own.
+  Session(store::Run run, const Clock& clock, report::Progress& progress, std::shared_ptr<Processes> processes = nullptr);
   ~Session();
 
   store::Run& run() { return run_; }
+  const store::Run& run() const { return run_; }
   const Clock& clock() const { return clock_; }
   std::filesystem::path file(const std::string& name) const { return run_.directory() / name; }
   bool has(const std::string& name) const { return std::filesystem::exists(file(name)); }
@@ -42,8 +44,12 @@ class Session {
   std::string torch_device() const { return is_null_device() ? "cpu" : run_.request().device; }
 
   const graph::Families& families();
-  /// The worker, with the model of the run loaded; a suite has none.
+  /// The worker, for what needs no model.
   bridge::Worker& worker();
+  /// The worker with the model of the run loaded.
+  bridge::Worker& model_worker();
+  /// patterns.json of the run's dtype; says which spellings could not be traced.
+  const std::string& patterns();
   /// Have several workers compile these baselines into PyTorch's caches, and wait for them. What fails there fails again where it is
   /// measured.
   void compile_baselines(const std::vector<kernel::Task>& tasks, const std::vector<std::string>& kinds);
@@ -53,6 +59,7 @@ class Session {
   const search::Settings& settings();
   judge::JudgeProcess& judge_process();
   compile::Compiler& compiler(kernel::Backend backend);
+  const std::shared_ptr<Processes>& processes() const { return processes_; }
 
   /// Write the run's state to `file` (not empty) when save_state() is called, and now and then where save_state_when_due() is.
   void keep_state(const std::filesystem::path& file);
@@ -64,20 +71,17 @@ class Session {
   std::string find_task(const std::string& name) const;
 
  private:
-  void prove_triton();
-
   store::Run run_;
   const Clock& clock_;
   report::Progress& progress_;
   std::optional<graph::Families> families_;
-  std::unique_ptr<bridge::ProcessWorker> worker_;
-  std::map<kernel::Backend, std::unique_ptr<compile::Compiler>> compilers_;
-  std::unique_ptr<judge::JudgeProcess> judge_process_;
+  std::shared_ptr<Processes> processes_;
+  std::set<kernel::Backend> compilers_told_;
+  bool judge_told_ = false;
   std::unique_ptr<judge::FixtureSource> fixtures_;
   std::unique_ptr<judge::Judge> judge_;
   std::string judge_task_;
   std::optional<search::Settings> settings_;
-  bool triton_proved_ = false;
   std::filesystem::path state_file_;
   int64_t state_saved_ns_ = 0;
 };

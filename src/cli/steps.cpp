@@ -53,9 +53,17 @@ std::map<std::string, std::vector<double>> baseline_samples(Session& session, co
   return samples;
 }
 
-std::vector<std::string> baseline_kinds(Session& session) {
+constexpr const char* autotuned = "compile_max_autotune";
+
+/// Where arithmetic is the limit, max-autotune times products while it compiles: it takes a minute, and a device that others leave alone.
+bool is_autotuning_long(Session& session, const kernel::Task& task) {
+  return plan::facts_of(task, Json::object(), 1, session.settings().ceilings).prospect < 1;
+}
+
+/// At first. A minute for what is faster still is worth it only where ours is faster than these (complete_baseline).
+std::vector<std::string> first_kinds(Session& session, const kernel::Task& task) {
   std::vector<std::string> kinds = {"eager", "library", "compile"};
-  if (session.run().request().device == "cuda") kinds.emplace_back("compile_max_autotune");
+  if (session.run().request().device == "cuda" && !is_autotuning_long(session, task)) kinds.emplace_back(autotuned);
   return kinds;
 }
 
@@ -73,14 +81,10 @@ store::Baseline made_up_baseline() { return {{{"eager", 200.0}, {"compile", 100.
 store::Baseline measure_baseline(Session& session, const kernel::Task& task) {
   if (session.is_null_device()) return made_up_baseline();
   store::Baseline baseline;
-  for (auto& [kind, samples] : baseline_samples(session, task, baseline_kinds(session), baseline_rounds))
-    baseline.kinds_us[kind] = judge::median(std::move(samples));
+  for (auto& [kind, samples] : baseline_samples(session, task, first_kinds(session, task), baseline_rounds))
+    baseline.add(kind, judge::median(std::move(samples)));
   if (baseline.kinds_us.empty()) throw Error("no baseline of " + task.id + " could be measured", "see worker.log in the run directory");
-  const auto best = std::min_element(baseline.kinds_us.begin(), baseline.kinds_us.end(),
-                                     [](const auto& a, const auto& b) { return a.second < b.second; });
-  baseline.best_kind = best->first;
-  baseline.best_us = best->second;
-  baseline.eager_us = baseline.kinds_us.count("eager") != 0 ? baseline.kinds_us.at("eager") : best->second;
+  baseline.eager_us = baseline.kinds_us.contains("eager") ? baseline.kinds_us.at("eager") : baseline.best_us;
   baseline.floor_us = floor_us(session, task);
   return baseline;
 }
@@ -163,17 +167,6 @@ std::optional<store::Baseline> known_baseline(const store::Run& run, const std::
   return std::nullopt;
 }
 
-/// Of each region without a baseline one task: another backend's needs nothing else of PyTorch.
-std::vector<kernel::Task> unmeasured(const store::Run& run, const std::vector<std::string>& ids) {
-  std::map<std::string, kernel::Task> by_region;
-  for (const std::string& id : ids) {
-    if (!known_baseline(run, id)) by_region.emplace(region_of(id), run.task(id));
-  }
-  std::vector<kernel::Task> tasks;
-  for (auto& [region, task] : by_region) tasks.push_back(std::move(task));
-  return tasks;
-}
-
 void refuse_winner(Session& session, const std::string& id, const judge::Judgement& again) {
   session.progress().note(fmt::format("{}: the winner is refused when it is timed once more ({}{}{}); the baseline is kept", id,
                                       judge::name_of(again.verdict), again.rule.empty() ? "" : ": ", again.rule));
@@ -208,6 +201,20 @@ std::string nothing_to_do(size_t regions, double min_share_percent) {
           : fmt::format("the {} regions that were found take less than {} % of its time each (--min-share)", regions, min_share_percent));
 }
 
+std::vector<graph::Region> matched_regions(Session& session) {
+  session.progress().phase("match the families in the graph");
+  const auto graphs = graph::parse_graphs(read_json(session.file("graph.json")));
+  const auto patterns = graph::parse_patterns(read_json(session.file("patterns.json")), session.families());
+  return graph::match(graphs, patterns, session.families());
+}
+
+/// A task for each kind of region, with shares of the model's time where that was profiled.
+std::vector<graph::ProfiledTask> tasks_of(Session& session, const std::vector<graph::Region>& regions) {
+  graph::Profile profile;
+  if (session.has("profile.json")) profile = graph::parse_profile(read_json(session.file("profile.json")));
+  return graph::extract_tasks(regions, session.families(), profile);
+}
+
 }  // namespace
 
 std::vector<kernel::Backend> backends_of(const store::RunRequest& request) {
@@ -233,41 +240,44 @@ void require_tasks(Session& session) {
 }
 
 void capture_model(Session& session) {
-  if (session.has("graph.json") && session.has("patterns.json")) return;
-  session.progress().phase("capture the model's graph");
-  const bridge::CaptureResult captured = session.worker().capture(session.file("graph.json"));
-  session.progress().note(fmt::format("{} nodes in {} graph{}, captured by {}", captured.nodes, captured.graphs,
-                                      captured.graphs == 1 ? "" : "s", captured.capture));
-  if (!captured.reason.empty())
-    session.progress().note("captured by dynamo with graph breaks, since torch.export cannot: " + captured.reason);
-  session.progress().phase("trace the families' spellings");
-  const bridge::PatternsResult patterns =
-      session.worker().patterns(home_directory() / "kernels", {session.run().request().dtype}, session.file("patterns.json"));
-  for (const auto& error : patterns.errors)
-    session.progress().note(fmt::format("{} is not matched as {}: {}", error.family, error.spelling, error.message));
+  if (!session.has("graph.json")) {
+    bridge::Worker& worker = session.model_worker();
+    session.progress().phase("capture the model's graph");
+    const bridge::CaptureResult captured = worker.capture(session.file("graph.json"));
+    session.progress().note(fmt::format("{} nodes in {} graph{}, captured by {}", captured.nodes, captured.graphs,
+                                        captured.graphs == 1 ? "" : "s", captured.capture));
+    if (!captured.reason.empty())
+      session.progress().note("captured by dynamo with graph breaks, since torch.export cannot: " + captured.reason);
+  }
+  if (!session.has("patterns.json")) write_file(session.file("patterns.json"), session.patterns());
 }
 
 void measure_nodes(Session& session) {
   if (session.has("profile.json")) return;
-  if (!session.has("graph.json")) capture_model(session);
+  capture_model(session);
+  bridge::Worker& worker = session.model_worker();
   session.progress().phase("measure the time of each node");
-  session.worker().profile(profile_iterations, session.file("profile.json"));
+  worker.profile(profile_iterations, session.file("profile.json"));
 }
 
-void extract_tasks(Session& session, int64_t top, double min_share_percent) {
+void extract_tasks(Session& session, int64_t top, double min_share_percent, Profiled profiled) {
   if (!session.run().task_ids().empty()) return;
-  if (!session.has("profile.json")) measure_nodes(session);
-  session.progress().phase("match the families in the graph");
-  const auto graphs = graph::parse_graphs(read_json(session.file("graph.json")));
-  const auto patterns = graph::parse_patterns(read_json(session.file("patterns.json")), session.families());
-  const auto profile = graph::parse_profile(read_json(session.file("profile.json")));
-  const auto regions = graph::match(graphs, patterns, session.families());
+  if (profiled == Profiled::always) measure_nodes(session);
+  capture_model(session);
+  const auto regions = matched_regions(session);
+  auto found = tasks_of(session, regions);
+  if (found.size() > 1 && !session.has("profile.json")) {
+    measure_nodes(session);
+    found = tasks_of(session, regions);
+  }
+  const bool has_shares = session.has("profile.json");
   int64_t made = 0;
-  for (const graph::ProfiledTask& found : graph::extract_tasks(regions, session.families(), profile)) {
-    if (made == top || 100 * found.share < min_share_percent) break;
+  for (const graph::ProfiledTask& each : found) {
+    if (made == top || (has_shares && 100 * each.share < min_share_percent)) break;
+    const Json profile = has_shares ? each.profile_json() : Json{{"us_per_call", 1.0}};
     int64_t starters = 0;
     for (const kernel::Backend backend : backends_of(session.run().request()))
-      starters += add_task(session, found.task, backend, 100 * found.share, found.profile_json()).empty() ? 0 : 1;
+      starters += add_task(session, each.task, backend, 100 * each.share, profile).empty() ? 0 : 1;
     made += std::min<int64_t>(starters, 1);
   }
   if (made == 0) session.progress().note(nothing_to_do(regions.size(), min_share_percent));
@@ -276,13 +286,22 @@ void extract_tasks(Session& session, int64_t top, double min_share_percent) {
 
 void compile_baselines_ahead(Session& session, const std::vector<kernel::Task>& tasks) {
   if (session.torch_device() != "cuda" || tasks.size() < 2) return;
-  // Where arithmetic is the limit, max-autotune times products while it compiles, and would do so on a device that others keep busy.
   std::vector<kernel::Task> undisturbed;
   for (const kernel::Task& task : tasks) {
-    if (plan::facts_of(task, Json::object(), 1, session.settings().ceilings).prospect == 1) undisturbed.push_back(task);
+    if (!is_autotuning_long(session, task)) undisturbed.push_back(task);
   }
   session.progress().phase("compile what PyTorch needs for all of them");
-  session.compile_baselines(undisturbed, {"compile", "compile_max_autotune"});
+  session.compile_baselines(undisturbed, {"compile", autotuned});
+}
+
+std::vector<kernel::Task> unmeasured_tasks(const store::Run& run, const std::string& only) {
+  std::map<std::string, kernel::Task> by_region;
+  for (const std::string& id : run.task_ids()) {
+    if ((only.empty() || id == only) && !known_baseline(run, id)) by_region.emplace(region_of(id), run.task(id));
+  }
+  std::vector<kernel::Task> tasks;
+  for (auto& [region, task] : by_region) tasks.push_back(std::move(task));
+  return tasks;
 }
 
 void measure_baselines(Session& session, const std::string& only) {
@@ -291,7 +310,7 @@ void measure_baselines(Session& session, const std::string& only) {
     if (!session.run().state(id).baseline && (only.empty() || id == only)) open.push_back(id);
   }
   if (open.empty()) return;
-  compile_baselines_ahead(session, unmeasured(session.run(), open));
+  compile_baselines_ahead(session, unmeasured_tasks(session.run(), only));
   session.progress().phase("measure what PyTorch needs");
   for (size_t i = 0; i < open.size() && !stop_requested(); ++i) {
     session.progress().phase_progress(open[i], static_cast<int64_t>(i), static_cast<int64_t>(open.size()));
@@ -302,6 +321,15 @@ void measure_baselines(Session& session, const std::string& only) {
     try_null_candidates(session, open[i]);
     session.run().record_baseline(open[i], measure_baseline(session, session.run().task(open[i])));
   }
+}
+
+void complete_baseline(Session& session, const std::string& id) {
+  const std::optional<store::Baseline>& known = session.run().state(id).baseline;
+  if (session.run().request().device != "cuda" || !known || known->kinds_us.contains(autotuned)) return;
+  store::Baseline baseline = *known;
+  for (auto& [kind, samples] : baseline_samples(session, session.run().task(id), {autotuned}, baseline_rounds))
+    baseline.add(kind, judge::median(std::move(samples)));
+  if (baseline.kinds_us.size() > known->kinds_us.size()) session.run().record_baseline(id, baseline);
 }
 
 plan::Scheduler make_scheduler(Session& session, const plan::Budget& budget, const std::string& only) {
@@ -375,6 +403,7 @@ void bundle_winners(Session& session) {
   for (const std::string& id : session.run().task_ids()) {
     if (session.run().state(id).beats_baseline()) {
       session.progress().phase_progress(id, 0, 0);
+      complete_baseline(session, id);
       const auto confirmation = confirm(session, id);
       if (confirmation && confirmation->speedup > 1) {
         winners[region_of(id)].push_back({id, *confirmation});
@@ -393,7 +422,7 @@ Json verify_model(Session& session, int64_t rounds) {
   if (session.is_null_device()) return nullptr;
   session.progress().phase("put the kernels back and measure the whole model");
   const Json verification =
-      session.worker().verify(fs::absolute(session.run().directory()), {}, rounds, fs::absolute(session.file("verification.json")));
+      session.model_worker().verify(fs::absolute(session.run().directory()), {}, rounds, fs::absolute(session.file("verification.json")));
   session.run().record_event({{"type", "verification"}, {"content", verification}});
   return verification;
 }

@@ -115,6 +115,7 @@ class Suite {
     if (!state(row).baseline) {
       const int64_t begin = session_.clock().now_ns();
       measure_baselines(session_, id);
+      complete_baseline(session_, id);
       measuring_s_ += session_.clock().seconds_since(begin);
       ++measured_;
     }

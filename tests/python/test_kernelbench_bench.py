@@ -75,6 +75,29 @@ def test_a_search_that_failed_is_tried_again(ask, tmp_path):
         assert len((tmp_path / "program.calls").read_text().splitlines()) == calls
 
 
+DIES_AT_THE_SECOND = """#!{python}
+import json, os, sys
+models = json.load(open(sys.argv[2]))
+for step in ("make its tasks", "search"):
+    for number, model in enumerate(models):
+        print(json.dumps({{"event": "model", "run_dir": model["run_dir"], "step": step}}), flush=True)
+        if step == "search":
+            if "/002/" in model["run_dir"]:
+                print("no event", flush=True)
+                os._exit(9)
+            print(json.dumps({{"event": "model_done", "run_dir": model["run_dir"], "summary": {{}}}}), flush=True)
+"""
+
+
+def test_where_the_program_dies_its_problem_has_failed_and_the_rest_goes_on(ask, tmp_path):
+    program = tmp_path / "program"
+    program.write_text(DIES_AT_THE_SECOND.format(python=sys.executable))
+    program.chmod(0o755)
+    results = {result["problem"]: result["reason"] for result in ask("solve", "1,2,3", program=str(program))}
+    assert "exit code 9" in results[2]
+    assert all("No family" in results[number] for number in (1, 3))
+
+
 def test_what_cannot_be_solved_says_why(ask):
     results = {result["problem"]: result for result in ask("solve", "5,6,8")}
     assert all(result["status"] == "unsolved" for result in results.values())

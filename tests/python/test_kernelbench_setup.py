@@ -23,7 +23,8 @@ def checkout(tmp_path_factory):
 def results(checkout, tmp_path_factory):
     """{number: result of set_up} of level 1, as the command does it."""
     run = RunDirectory(tmp_path_factory.mktemp("run"))
-    return {problem.number: steps.set_up(run, problem) for problem in find_problems(str(checkout), (1,))}
+    problems = find_problems(str(checkout), (1,))
+    return {problem.number: result for problem, result in steps.set_up_all(run, problems, steps.Options())}
 
 
 def test_lists_the_problems_of_a_level_by_number(checkout):
@@ -87,11 +88,11 @@ def test_the_model_of_a_run_stays_in_training_mode_and_has_the_seeds_weights(che
 
 def test_a_set_up_problem_is_not_set_up_again_until_its_file_changes(checkout, tmp_path, monkeypatch):
     run, problem = RunDirectory(tmp_path), find_problems(str(checkout), (2,))[0]
-    first = steps.set_up(run, problem)
+    first = steps.set_up(run, problem, steps.Options())
     graph = json.loads((tmp_path / "level2" / "problems" / "001" / "graph.json").read_text())
     assert graph["schema"] == "autokernel.graph/1"
-    monkeypatch.setattr(isolate, "call", None)
-    assert steps.set_up(run, problem) == first
+    monkeypatch.setattr(isolate, "_Child", None)
+    assert steps.set_up(run, problem, steps.Options()) == first
 
 
 # --- children
@@ -121,3 +122,37 @@ def test_a_child_that_fails_is_a_result(function, failed, tmp_path):
 def test_a_child_returns_what_its_function_returns_and_logs_what_it_prints(tmp_path):
     answer = isolate.call(lambda a: print("said") or {"a": a}, (3,), seconds=60, memory_bytes=8 << 30, log=str(tmp_path / "log"))
     assert answer == {"result": {"a": 3}} and (tmp_path / "log").read_text() == "said\n"
+
+
+def _meet(own, other):
+    """Ends when the other call has begun, too."""
+    own.touch()
+    while not other.exists():
+        time.sleep(0.01)
+
+
+def test_calls_run_side_by_side(tmp_path):
+    a, b = tmp_path / "a", tmp_path / "b"
+    calls = [isolate.Call(_meet, (a, b), str(tmp_path / "log")), isolate.Call(_meet, (b, a), str(tmp_path / "log"))]
+    assert sorted(isolate.call_all(calls, seconds=60, memory_bytes=8 << 30, at_once=2)) == [(0, {"result": None}), (1, {"result": None})]
+
+
+def _alone(path):
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+    time.sleep(0.05)
+    os.remove(path)
+
+
+@pytest.mark.parametrize("weight, at_once", [(0.6, 4), (7, 4), (0.1, 1)])
+def test_calls_that_are_too_heavy_together_run_one_after_another(weight, at_once, tmp_path):
+    calls = [isolate.Call(_alone, (str(tmp_path / "taken"),), str(tmp_path / "log"), weight) for _ in range(4)]
+    answers = list(isolate.call_all(calls, seconds=60, memory_bytes=8 << 30, at_once=at_once, capacity=1))
+    assert answers == [(position, {"result": None}) for position in range(4)]
+
+
+def test_a_problem_is_captured_where_and_as_it_will_run(checkout, tmp_path):
+    problem = find_problems(str(checkout), (2,))[0]
+    result = setup.set_up(problem.path, str(tmp_path / "graph.json"), "cuda", "bfloat16")
+    assert result["inputs"][0]["dtype"] == "bfloat16" and not torch.cuda.is_initialized()
+    (graph,) = json.loads((tmp_path / "graph.json").read_text())["graphs"]
+    assert {meta["dtype"] for node in graph["nodes"] for meta in node.get("out", []) if meta} == {"bfloat16"}

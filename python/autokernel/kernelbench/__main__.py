@@ -69,8 +69,7 @@ def _list(request):
 
 
 def _setup(request):
-    for problem in request.begin():
-        known = steps.set_up(request.run, problem)
+    for problem, known in steps.set_up_all(request.run, request.begin(), request.options):
         fields = ("status", "reason", "family", "memory", "notes", "inputs", "outputs")
         request.tell(problem, {name: known[name] for name in fields if name in known}, _setup_line(known))
     return 0
@@ -84,16 +83,14 @@ def _setup_line(known):
 
 
 def _solve(request):
-    for problem in request.begin():
-        result = steps.solve(request.run, problem, request.options)
+    for problem, result in steps.solve_all(request.run, request.begin(), request.options):
         detail = result.get("reason") or ", ".join(kernel["task"] for kernel in result["kernels"])
         request.tell(problem, {name: result[name] for name in ("status", "reason", "kernels") if name in result}, f"{result['status']}: {detail[:200]}")
     return 0
 
 
 def _bench(request):
-    for problem in request.begin():
-        result = steps.bench(request.run, problem, request.options)
+    for problem, result in steps.bench_all(request.run, request.begin(), request.options):
         views.write(request.run)
         row = _row(request.run, problem.level, problem.number)
         line = f"not judged: {result['refused']}" if "refused" in result else _bench_line(row)

@@ -1,6 +1,7 @@
 """Functions in children of their own, within limits of time and memory: whatever happens there is a result here."""
 
 import ctypes
+import dataclasses
 import json
 import os
 import select
@@ -16,24 +17,45 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "Cannot allocate memory")
 
 
-def call(function, arguments, *, seconds, memory_bytes, log):
-    """`function(*arguments)`, which returns what JSON can hold, in a forked child that logs to the file `log`.
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """`function(*arguments)`, which returns what JSON can hold, in a forked child that logs to the file `log`."""
 
-    Returns {"result": …} or {"failed": "error" | "timed_out" | "out_of_memory" | "died", "text": …, "trace": …}.
+    function: object
+    arguments: tuple
+    log: str
+    weight: float = 0.0  # its part of what those at the same time may take together
+
+
+def call(function, arguments, *, seconds, memory_bytes, log):
+    """One call: {"result": …} or {"failed": "error" | "timed_out" | "out_of_memory" | "died", "text": …, "trace": …}."""
+    ((_, answer),) = call_all([Call(function, arguments, log)], seconds=seconds, memory_bytes=memory_bytes)
+    return answer
+
+
+def call_all(calls, *, seconds, memory_bytes, at_once=1, capacity=1.0):
+    """(position, answer) of each call when it ends; `at_once` of them run at the same time, while their weights are within `capacity`
+    together. A call of a larger weight runs alone.
     """
-    read_end, write_end = os.pipe()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    child = os.fork()
-    if child == 0:
-        os.close(read_end)
-        _run_child(function, arguments, write_end, log)
-    os.close(write_end)
+    waiting, running = list(enumerate(calls)), {}
     try:
-        return _watch(child, read_end, seconds, memory_bytes)
+        while waiting or running:
+            while waiting and len(running) < at_once and _fits(waiting[0][1], running.values(), capacity):
+                position, begun = waiting.pop(0)
+                running[position] = _Child(begun, seconds, memory_bytes)
+            ready, _, _ = select.select([child.read_end for child in running.values()], [], [], _POLL_S)
+            for position, child in list(running.items()):
+                answer = child.advance(child.read_end in ready)
+                if answer is not None:
+                    running.pop(position).end()
+                    yield position, answer
     finally:
-        os.close(read_end)
-        _end(child)
+        for child in running.values():
+            child.end()
+
+
+def _fits(begun, running, capacity):
+    return not running or begun.weight + sum(child.weight for child in running) <= capacity
 
 
 def available_bytes():
@@ -98,19 +120,43 @@ def _is_out_of_memory(error):
 # --- the parent
 
 
-def _watch(child, read_end, seconds, memory_bytes):
-    deadline, parts = time.monotonic() + seconds, []
-    while True:
-        ready, _, _ = select.select([read_end], [], [], _POLL_S)
-        if ready:
-            part = os.read(read_end, 1 << 20)
+class _Child:
+    """A call that was begun."""
+
+    def __init__(self, begun, seconds, memory_bytes):
+        self.weight, self.seconds, self.memory_bytes = begun.weight, seconds, memory_bytes
+        self.deadline, self.parts = time.monotonic() + seconds, []
+        self.read_end, write_end = os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.process = os.fork()
+        if self.process == 0:
+            os.close(self.read_end)
+            _run_child(begun.function, begun.arguments, write_end, begun.log)
+        os.close(write_end)
+
+    def advance(self, can_read):
+        """The answer, or None where it is not there yet."""
+        if can_read:
+            part = os.read(self.read_end, 1 << 20)
             if not part:
-                return _read(parts, child)
-            parts.append(part)
-        if time.monotonic() > deadline:
-            return {"failed": "timed_out", "text": f"It took longer than {seconds:.0f} s.", "trace": None}
-        if resident_bytes(child) > memory_bytes:
-            return {"failed": "out_of_memory", "text": f"It took more than {memory_bytes / 2**30:.1f} GiB of memory.", "trace": None}
+                return _read(self.parts, self.process)
+            self.parts.append(part)
+        if time.monotonic() > self.deadline:
+            return {"failed": "timed_out", "text": f"It took longer than {self.seconds:.0f} s.", "trace": None}
+        if resident_bytes(self.process) > self.memory_bytes:
+            return {"failed": "out_of_memory", "text": f"It took more than {self.memory_bytes / 2**30:.1f} GiB of memory.", "trace": None}
+        return None
+
+    def end(self):
+        """Kill what is left of its group, and reap it."""
+        os.close(self.read_end)
+        for kill in (os.killpg, os.kill):  # it may not have made its group yet
+            try:
+                kill(self.process, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        os.waitpid(self.process, 0)
 
 
 def resident_bytes(process):
@@ -134,13 +180,3 @@ def _ending(ended):
     if ended.si_code == os.CLD_EXITED:
         return f"exit code {ended.si_status}"
     return f"signal {ended.si_status} ({signal.strsignal(ended.si_status)})"
-
-
-def _end(child):
-    """Kill what is left of the child's group, and reap it."""
-    for kill in (os.killpg, os.kill):  # it may not have made its group yet
-        try:
-            kill(child, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
-    os.waitpid(child, 0)

@@ -26,12 +26,12 @@ _NOT_OURS = ("get_inputs", "get_init_inputs")
 _INDENT = " " * 8
 
 
-def make_solution(problem_path, run_directory, device):
+def make_solution(problem_path, run_directory, device, precision="float32"):
     """(text of the solution, [{"task", "family", "us", "replaces_us"}] of its kernels); (None, []) where no kernel fits.
 
     errors: kind `user`: an operation that cannot be written down.
     """
-    graph, _ = setup.capture(problem_path, device)
+    graph, _ = setup.capture(problem_path, device, precision)
     pairs = Bundles(run_directory, exclude=()).choose(graph, dynamo.Report())
     if not pairs:
         return None, []

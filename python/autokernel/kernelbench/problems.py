@@ -9,6 +9,7 @@ import torch
 from autokernel.errors import describe, user_error
 
 LEVELS = (1, 2, 3, 4)
+PRECISIONS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 SEED = 42  # of weights and inputs, as the benchmark's own evaluation has it
 _FILE_NAME = re.compile(r"(\d+)_(\w[\w.-]*)\.py")
 

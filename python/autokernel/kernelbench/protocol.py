@@ -14,9 +14,8 @@ import traceback
 
 import torch
 
-from autokernel.kernelbench.problems import SEED
+from autokernel.kernelbench.problems import PRECISIONS, SEED
 
-PRECISIONS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 TOLERANCES = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 1e-2}  # relative and absolute
 CORRECTNESS_TRIALS = 5
 PERFORMANCE_TRIALS = {"cuda": 100, "cpu": 20}

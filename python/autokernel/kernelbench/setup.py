@@ -11,7 +11,7 @@ from autokernel import graph_json
 from autokernel.capture import first_line
 from autokernel.errors import WorkerError, describe, user_error
 from autokernel.kernelbench import families
-from autokernel.kernelbench.problems import define
+from autokernel.kernelbench.problems import PRECISIONS, define
 from autokernel.normalise import normalise
 
 SCHEMA = "autokernel.kernelbench-setup/1"
@@ -21,12 +21,12 @@ _NETWORK = ("couldn't connect", "offline", "Connection", "resolve", "LocalEntryN
 _PROBABILITIES = ("p", "dropout", "dropout_p")
 
 
-def set_up(path, graph_path):
-    """Capture the problem at `path` into `graph_path`; returns what is known of it.
+def set_up(path, graph_path, device="cpu", precision="float32"):
+    """Capture the problem at `path`, as it runs on the device in the precision, into `graph_path`; returns what is known of it.
 
     errors: kind `user`, saying why it cannot be set up.
     """
-    graph, inputs = capture(path)
+    graph, inputs = capture(path, device, precision)
     graph_json.write_graphs(graph_path, [graph], "export")
     nodes = list(graph.module.graph.nodes)
     outputs = [_spec(leaf.meta["val"]) for leaf in pytree.tree_leaves(nodes[-1].args[0])]
@@ -43,30 +43,43 @@ def set_up(path, graph_path):
     }
 
 
-def capture(path, device=None):
-    """(Normalised graph, inputs) of the problem on fake tensors: nothing is computed, nothing of its size allocated."""
+def capture(path, device="cpu", precision="float32"):
+    """(Normalised graph, inputs) of the problem on fake tensors: nothing is computed, nothing of its size allocated, no GPU is needed."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+    def placed(tensor):
+        return tensor.to(device=device, dtype=PRECISIONS[precision] if tensor.is_floating_point() else tensor.dtype)
+
     try:
         definition, mode = define(path), FakeTensorMode(allow_non_fake_inputs=True)
         try:
             with mode, torch.no_grad():
-                return _captured(definition, definition.model(), mode, device)
+                return _captured(definition, definition.model(), mode, placed)
         except Exception:  # a constructor that reads values, or keeps tensors that are no parameters, needs real ones
             with torch.no_grad():
-                return _captured(definition, definition.model(), mode, device)
+                return _captured(definition, definition.model(), mode, placed)
     except WorkerError as error:
         raise _as_network(error, error.message) from error
     except Exception as error:  # whatever a problem may do wrong, this is where it says so
         raise _as_network(error, f"It cannot be captured: {first_line(error)}") from error
 
 
-def _captured(definition, model, mode, device):
-    with mode:
-        inputs = list(definition.inputs())
-        if device is not None:
-            inputs = [value.to(device) if isinstance(value, torch.Tensor) else value for value in inputs]
-    model = model if device is None else model.to(device)
+def _captured(definition, model, mode, placed):
+    with mode, torch.no_grad():
+        inputs = [placed(value) if isinstance(value, torch.Tensor) else value for value in definition.inputs()]
+        _place(model, placed)
     return normalise(model, inputs), inputs
+
+
+def _place(model, placed):
+    """As `model.to` does, which cannot exchange fake tensors."""
+    made = {}
+    for module in model.modules():
+        for name, tensor in [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]:
+            if tensor not in made:
+                there = placed(tensor)
+                made[tensor] = torch.nn.Parameter(there, tensor.requires_grad) if isinstance(tensor, torch.nn.Parameter) else there
+            setattr(module, name, made[tensor])
 
 
 def _as_network(error, message):

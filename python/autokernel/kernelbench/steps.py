@@ -1,20 +1,19 @@
 """The steps of a problem: set up, solve, bench. Each leaves one result in the run directory, and is not repeated while that holds."""
 
 import dataclasses
-import json
 import os
-import subprocess
+import sys
 
 import torch
 
 from autokernel.errors import WorkerError, user_error
-from autokernel.kernelbench import isolate, model_new, protocol, setup
+from autokernel.kernelbench import isolate, model_new, protocol, search, setup
 from autokernel.kernelbench.run_directory import content_hash, write_text
 
 SETUP_S, SETUP_BYTES = 180, 6 << 30
 _BASELINES_S = 420  # torch.compile included
 _STRICT_S = 600
-_SEARCH_S, _SEARCH_S_PER_EXPERIMENT = 1200, 30
+_NULLS_S, _MOST_NULLS = 900, 8  # at the same time
 _WRITE_S = 300
 _SEARCH_NEEDS = 3  # times the memory of an evaluation: references in float64, and a file of each
 _SHARE_OF_MEMORY = 0.8  # that one problem may take
@@ -43,16 +42,39 @@ class Options:
 # --- set up
 
 
-def set_up(run, problem):
+def set_up(run, problem, options):
     """Capture the problem, or note why not: {"status": "ready", …} or {"status": "refused", "reason"}."""
-    key = {"problem": content_hash(problem.path)}
+    ((_, result),) = set_up_all(run, [problem], options)
+    return result
+
+
+def set_up_all(run, problems, options):
+    """(problem, its result) of each, in their order; several are captured at the same time."""
+    known = {problem: _known_setup(run, problem) for problem in problems}
+    new = [problem for problem in problems if known[problem] is None]
+    _say(f"capturing {len(new)} problems", new)
+    answers = isolate.call_all(
+        [isolate.Call(setup.set_up, (p.path, _graph(run, p), options.device, options.precision), _log(run, p)) for p in new],
+        seconds=SETUP_S, memory_bytes=SETUP_BYTES, at_once=_side_by_side(SETUP_BYTES),
+    )
+    for problem in problems:
+        while known[problem] is None:
+            position, answer = next(answers)
+            known[new[position]] = _keep_setup(run, new[position], answer)
+        yield problem, known[problem]
+
+
+def _known_setup(run, problem):
     known = run.read(problem.level, problem.number, "setup")
-    if known is not None and known["key"] == key:
-        return known
-    graph = run.file(problem.level, problem.number, "graph.json")
-    os.makedirs(os.path.dirname(graph), exist_ok=True)
-    answer = isolate.call(setup.set_up, (problem.path, graph), seconds=SETUP_S, memory_bytes=SETUP_BYTES, log=_log(run, problem))
-    result = {"key": key, "file": problem.file, "title": problem.title}
+    return known if known is not None and known["key"] == _setup_key(problem) else None
+
+
+def _setup_key(problem):
+    return {"problem": content_hash(problem.path)}
+
+
+def _keep_setup(run, problem, answer):
+    result = {"key": _setup_key(problem), "file": problem.file, "title": problem.title}
     if "result" in answer:
         write_text(run.file(problem.level, problem.number, "model.py"), _MODEL.format(number=problem.number, level=problem.level, path=problem.path))
         result |= {"status": "ready", **answer["result"]}
@@ -60,6 +82,20 @@ def set_up(run, problem):
         result |= {"status": "refused", "reason": answer["text"], "trace": answer["trace"]}
     run.write(problem.level, problem.number, "setup", result)
     return result
+
+
+def _say(text, concerned):
+    if concerned:
+        print(f"autokernel: {text}", file=sys.stderr, flush=True)
+
+
+def _side_by_side(memory_bytes):
+    """How many children that may take so much each run at the same time."""
+    return max(1, min(os.cpu_count() or 1, int(isolate.available_bytes() * _SHARE_OF_MEMORY // memory_bytes)))
+
+
+def _graph(run, problem):
+    return run.file(problem.level, problem.number, "graph.json")
 
 
 def _log(run, problem):
@@ -104,80 +140,81 @@ def _total_memory():
 # --- solve
 
 
-def solve(run, problem, options):
-    """Search kernels for the problem and write its solution: {"status": "solved", "kernels"} or {"status": "unsolved", "reason"}, with
-    `again` where the search itself failed, which the next `solve` tries once more.
+def solve_all(run, problems, options):
+    """(problem, result) of each when it is had: kernels are searched, and its solution is written. A result is {"status": "solved",
+    "kernels"} or {"status": "unsolved", "reason"}, with `again` where the search itself failed, which the next call tries once more.
     """
-    journal = os.path.join(run.file(problem.level, problem.number, "run"), "journal.jsonl")  # kernels may have been searched or edited since
-    key = {"problem": content_hash(problem.path), "backend": options.backend, "experiments": options.experiments}
-    path = run.solution(problem.level, problem.number)
-    known = run.read(problem.level, problem.number, "solve")
-    if known is not None and not known.get("again") and known["key"] == key and (known["solution"], known["journal"]) == (content_hash(path), content_hash(journal)):
+    searched = []
+    for problem, known in set_up_all(run, problems, options):
+        result = _known_solution(run, problem, options) or _not_searched(known, options)
+        if result is None:
+            searched.append(problem)
+        else:
+            yield problem, _keep(run, problem, options, result)
+    _say(f"searching kernels for {len(searched)} problems: search.log of the run directory, log.txt of each", searched)
+    for problem, failure in search.search_all(run, searched, options):
+        result = _written(run, problem, options) if failure is None else _unsolved(failure) | {"again": True}
+        yield problem, _keep(run, problem, options, result)
+
+
+def _known_solution(run, problem, options):
+    path, known = run.solution(problem.level, problem.number), run.read(problem.level, problem.number, "solve")
+    holds = known is not None and not known.get("again") and known["key"] == _solve_key(problem, options)
+    if holds and (known["solution"], known["journal"]) == (content_hash(path), content_hash(_journal(run, problem))):
         return known
     if os.path.exists(path) and (known is None or known["solution"] != content_hash(path)):
         return {"status": "kept", "reason": f"{os.path.basename(path)} was not written by `solve`, and is left as it is"}
-    result = {"key": key, **_solved(run, problem, options, path)}
-    result |= {"solution": content_hash(path), "journal": content_hash(journal)}
+    return None
+
+
+def _solve_key(problem, options):
+    return {"problem": content_hash(problem.path), "backend": options.backend, "experiments": options.experiments}
+
+
+def _journal(run, problem):
+    """Kernels may have been searched or edited since."""
+    return os.path.join(search.directory(run, problem), "journal.jsonl")
+
+
+def _not_searched(known, options):
+    if known["status"] != "ready":
+        return _unsolved(known["reason"])
+    reason = why_it_does_not_fit(known["memory"], options, times=_SEARCH_NEEDS)
+    return None if reason is None else _unsolved(reason)
+
+
+def _keep(run, problem, options, result):
+    if result["status"] == "kept" or "key" in result:
+        return result
+    path = run.solution(problem.level, problem.number)
+    result = {"key": _solve_key(problem, options), **result, "solution": content_hash(path), "journal": content_hash(_journal(run, problem))}
     run.write(problem.level, problem.number, "solve", result)
     return result
 
 
-def _solved(run, problem, options, path):
-    known = set_up(run, problem)
-    if known["status"] != "ready":
-        return _unsolved(known["reason"])
-    reason = why_it_does_not_fit(known["memory"], options, times=_SEARCH_NEEDS)
-    if reason is not None:
-        return _unsolved(reason)
-    failure = _search(run, problem, options)
-    if failure is not None:
-        return _unsolved(failure) | {"again": True}
-    directory = run.file(problem.level, problem.number, "run")
-    answer = isolate.call(
-        model_new.make_solution, (problem.path, directory, options.device), seconds=_WRITE_S, memory_bytes=SETUP_BYTES * 4, log=_log(run, problem)
-    )
+def _written(run, problem, options):
+    directory, path = search.directory(run, problem), run.solution(problem.level, problem.number)
+    if not os.path.isdir(os.path.join(directory, "bundles")):
+        return _without_kernel(path, directory)
+    arguments = (problem.path, directory, options.device, options.precision)
+    answer = isolate.call(model_new.make_solution, arguments, seconds=_WRITE_S, memory_bytes=SETUP_BYTES * 4, log=_log(run, problem))
     if "result" not in answer:
         return _unsolved(answer["text"])
     text, kernels = answer["result"]
     if text is None:
-        if os.path.exists(path):
-            os.remove(path)  # of an earlier search, whose kernels do not hold any more
-        return _unsolved(_why_no_kernel(directory))
+        return _without_kernel(path, directory)
     write_text(path, text)
     return {"status": "solved", "kernels": kernels}
 
 
+def _without_kernel(path, directory):
+    if os.path.exists(path):
+        os.remove(path)  # of an earlier search, whose kernels do not hold any more
+    return _unsolved(_why_no_kernel(directory))
+
+
 def _unsolved(reason):
     return {"status": "unsolved", "reason": reason}
-
-
-def _search(run, problem, options):
-    """Run the pipeline on the problem; None, or why it failed."""
-    model = run.file(problem.level, problem.number, "model.py")
-    command = [options.program, "run", f"{model}:problem", "--device", options.device, "--backend", options.backend, "--dtype", options.precision,
-               "--experiments", str(options.experiments), "--rounds", "0", "--json", "--run-dir", run.file(problem.level, problem.number, "run")]
-    seconds = _SEARCH_S + _SEARCH_S_PER_EXPERIMENT * options.experiments
-    with open(_log(run, problem), "a", encoding="utf-8") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True, preexec_fn=isolate.die_with_parent)
-        try:
-            output, _ = process.communicate(timeout=seconds)
-        except BaseException as error:  # Ctrl-C too: the search ends, and keeps what it has
-            process.terminate()
-            process.communicate()
-            if not isinstance(error, subprocess.TimeoutExpired):
-                raise
-            return f"The search took longer than {seconds} s."
-        log.write(output)
-    return None if process.returncode == 0 else _failure_in(output, process.returncode)
-
-
-def _failure_in(output, code):
-    for line in reversed(output.splitlines()):
-        try:
-            return json.loads(line)["error"]["message"]
-        except (ValueError, KeyError, TypeError):
-            continue
-    return f"`autokernel run` ended with exit code {code}; see log.txt of the problem."
 
 
 def _why_no_kernel(directory):
@@ -191,17 +228,40 @@ def _why_no_kernel(directory):
 # --- bench
 
 
-def bench(run, problem, options):
-    """Judge what is there: {"kb", "strict", "baselines", "nulls"}, each a result or None."""
-    known = set_up(run, problem)
-    if known["status"] != "ready":
-        return {"refused": known["reason"]}
-    reason = why_it_does_not_fit(known["memory"], options)
-    if reason is not None:
-        return {"refused": reason}
-    path = run.solution(problem.level, problem.number)
-    key = {"problem": content_hash(problem.path), "device": options.device, "precision": options.precision, "torch": torch.__version__}
-    result = {"nulls": _once(run, problem, "nulls", key, _nulls, options)}
+def bench_all(run, problems, options):
+    """(problem, result) of each: what is there is judged, {"kb", "strict", "baselines", "nulls"}, or {"refused"}.
+
+    What is not timed comes first, for several problems at the same time.
+    """
+    refused, judged = {}, {}
+    for problem, known in set_up_all(run, problems, options):
+        reason = known["reason"] if known["status"] != "ready" else why_it_does_not_fit(known["memory"], options)
+        if reason is None:
+            judged[problem] = known["memory"]["evaluation"]
+        else:
+            refused[problem] = reason
+    _try_nulls(run, judged, options)
+    for problem in problems:
+        yield problem, {"refused": refused[problem]} if problem in refused else _judged(run, problem, options)
+
+
+def _try_nulls(run, problems, options):
+    """`problems`: with the bytes that the evaluation of each needs."""
+    new = [problem for problem in problems if _known(run, problem, "nulls", _key(problem, options)) is None]
+    if not new:
+        return
+    _say(f"trying null candidates on {len(new)} problems", new)
+    capacity = _SHARE_OF_MEMORY * min(isolate.available_bytes(), device_bytes() if options.device == "cuda" else float("inf"))
+    calls = [isolate.Call(protocol.passing_null_candidates, (p.source(), options.device, options.precision), _log(run, p), problems[p]) for p in new]
+    limits = {"seconds": _NULLS_S, "memory_bytes": int(_SHARE_OF_MEMORY * isolate.available_bytes())}
+    for position, answer in isolate.call_all(calls, **limits, at_once=min(_MOST_NULLS, os.cpu_count() or 1), capacity=capacity):
+        result = {"passing": answer["result"]} if "result" in answer else {"passing": None, "error": answer["text"]}
+        run.write(new[position].level, new[position].number, "nulls", {"key": _key(new[position], options), **result})
+
+
+def _judged(run, problem, options):
+    path, key = run.solution(problem.level, problem.number), _key(problem, options)
+    result = {"nulls": _known(run, problem, "nulls", key)}
     if os.path.exists(path):
         own = {**key, "solution": content_hash(path)}
         result["baselines"] = _once(run, problem, "baselines", key, _baselines, options)
@@ -210,9 +270,18 @@ def bench(run, problem, options):
     return result
 
 
-def _once(run, problem, step, key, function, options):
+def _key(problem, options):
+    return {"problem": content_hash(problem.path), "device": options.device, "precision": options.precision, "torch": torch.__version__}
+
+
+def _known(run, problem, step, key):
     known = run.read(problem.level, problem.number, step)
-    if known is not None and known["key"] == key:
+    return known if known is not None and known["key"] == key else None
+
+
+def _once(run, problem, step, key, function, options):
+    known = _known(run, problem, step, key)
+    if known is not None:
         return known
     result = {"key": key, **function(run, problem, options)}
     run.write(problem.level, problem.number, step, result)
@@ -222,12 +291,6 @@ def _once(run, problem, step, key, function, options):
 def _isolated(run, problem, function, arguments, seconds):
     limit = int(isolate.available_bytes() * _SHARE_OF_MEMORY)
     return isolate.call(function, arguments, seconds=seconds, memory_bytes=limit, log=_log(run, problem))
-
-
-def _nulls(run, problem, options):
-    arguments = (problem.source(), options.device, options.precision)
-    answer = _isolated(run, problem, protocol.passing_null_candidates, arguments, options.evaluation_s)
-    return {"passing": answer["result"]} if "result" in answer else {"passing": None, "error": answer["text"]}
 
 
 def _baselines(run, problem, options):

@@ -204,5 +204,16 @@ TEST(DefaultDirectory, IsTheSameForTheSameRequestOnly) {
   EXPECT_EQ(first.string().rfind("autokernel-runs/tiny-Tiny-", 0), 0u);
 }
 
+TEST(Baseline, knows_the_best_of_what_was_added) {
+  Baseline baseline;
+  baseline.add("eager", 20);
+  EXPECT_EQ(baseline.best_kind, "eager");
+  baseline.add("compile", 10);
+  baseline.add("library", 12);
+  EXPECT_EQ(baseline.best_kind, "compile");
+  EXPECT_EQ(baseline.best_us, 10);
+  EXPECT_EQ(baseline.kinds_us.size(), 3u);
+}
+
 }  // namespace
 }  // namespace ak::store
